@@ -6,6 +6,7 @@ Errors reveal nothing about paths outside of the roots, not even whether they ex
 
 from __future__ import annotations
 
+import difflib
 import heapq
 import os
 import stat
@@ -20,8 +21,17 @@ MAX_SUGGESTIONS = 100
 # Larger folders are listed in part, so that one request does not block others.
 MAX_LISTED_ENTRIES = 20_000
 MAX_PATH_BYTES = 4096
+# Similar names to try for a missing one, and how similar they are at least, 0 to 1.
+MAX_SIMILAR = 5
+SIMILARITY = 0.7
 
 FileType = Literal["folder", "file", "any"]
+
+
+class Missing(BadRequest):
+    """There is no file or folder at a path; ``meant`` is an existing path like it, or empty."""
+
+    meant = ""
 
 
 class Roots:
@@ -41,8 +51,32 @@ class Roots:
         path = _resolve_links(written)
         if path is None or not self._contain(path):
             raise NotAllowed(f"{_shown(written)} is outside the folders this server may read.", self.advice())
-        _check_type(path, written, file_type)
+        try:
+            _check_type(path, written, file_type)
+        except Missing as error:
+            error.meant = self._similar(written, only_folders=file_type == "folder")
+            error.hint = f"Did you mean {_shown(error.meant)}?" if error.meant else ""
+            raise
         return path
+
+    def _similar(self, written: str, only_folders: bool) -> str:
+        """Return an existing path like the missing one ``written``: its first wrong name replaced by a similar one.
+
+        Empty if there is none.
+        """
+        folder = Path(written)
+        while not folder.exists():
+            name, folder = folder.name, folder.parent
+        real = _resolve_links(folder)
+        if real is None or not self._contain(real):
+            return ""
+        names = {found.casefold(): found for found in _names(real, "", only_folders=False)}
+        for close in difflib.get_close_matches(name.casefold(), names, MAX_SIMILAR, SIMILARITY):
+            rest = Path(written).relative_to(folder / name)
+            path = folder / names[close] / rest
+            if self.contain(path) and path.exists() and (path.is_dir() or not only_folders):
+                return str(path)
+        return ""
 
     def contain(self, path: Path) -> bool:
         """Return whether ``path`` leads, through any links, to one of the roots or below one."""
@@ -135,7 +169,7 @@ def _check_type(path: Path, written: str, file_type: FileType) -> None:
     except PermissionError as error:
         raise NotAllowed(f"The server has no permission to read {_shown(written)}.") from error
     except OSError as error:
-        raise BadRequest(f"{_shown(written)} does not exist.") from error
+        raise Missing(f"{_shown(written)} does not exist.") from error
     # A plain file only: opening a FIFO or a device could hang.
     is_folder = stat.S_ISDIR(mode)
     if file_type == "folder" and not is_folder:

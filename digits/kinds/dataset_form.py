@@ -30,7 +30,7 @@ from digits.core.remote import (
     names_folder,
 )
 from digits.core.splits import SPLITS
-from digits.data.data_roots import FileType
+from digits.data.data_roots import FileType, Missing
 from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import UnusableSource
 from digits.kinds.form_fields import (
@@ -325,7 +325,12 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
             if isinstance(validator, AllowedPath):
                 if any(map(is_address, (field.data or "").splitlines())):
                     raise BadRequest("Remote files are read when the dataset is created.")
-                field.data = validator.resolve(self, field.data or "")
+                try:
+                    field.data = validator.resolve(self, field.data or "")
+                except Missing as error:
+                    if error.meant and len(field.data.split("\n")) == 1:
+                        error.remedy = {name: error.meant}
+                    raise
 
     def image_settings(self) -> dict[str, Any]:
         """Return the settings of images that no field alone decides, with a random seed if none is given."""

@@ -1,4 +1,4 @@
-"""The first records of a dataset, as creation would store them, while its form is filled in.
+"""The plan of a dataset while its form is filled in: its splits, and its first records as creation would store them.
 
 `digits.kinds.scanning` calls this in its own process: images are decoded here.
 """
@@ -14,6 +14,7 @@ from types import FrameType
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from digits.core.recipe import CreateDataset
 from digits.data import images
@@ -21,11 +22,12 @@ from digits.data.causes import LIMIT_FIELD, enough_percent
 from digits.data.record_index import DamagedRecords
 from digits.data.record_maker import RecordMaker, UnusablePart
 from digits.data.record_pictures import picture_of
+from digits.data.shares import CreateWithShares
 from digits.data.sources import Plan, SplitPlan, UnusableSource, WiderValues
 from digits.kinds.recipes import read_source
 from digits.kinds.source_summary import Suggestion
 
-MAX_PREVIEWS = 8
+MAX_PREVIEWS = 12
 # All images of smaller sources are decoded, to compare those that cannot be used with the limit.
 MAX_IMAGES_TRIED = 64
 SECONDS = 8
@@ -33,10 +35,17 @@ SECONDS = 8
 
 @dataclass
 class Preview:
-    """The ``pictures`` of the first records, see `digits.core.augmentation_preview.Picture`, and ``suggestions``."""
+    """The ``pictures`` of the first records, see `digits.core.augmentation_preview.Picture`, and ``suggestions``.
+
+    ``total`` is the number of records, and ``splits`` those of each split if the source declares them. ``problem`` is
+    the reason why the dataset cannot be created.
+    """
 
     pictures: list[dict[str, Any]] = field(default_factory=list)
     suggestions: list[Suggestion] = field(default_factory=list)
+    total: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    problem: str = ""
 
 
 class _TimeIsUp(BaseException):
@@ -51,24 +60,36 @@ class _Silent:
         pass
 
 
-def preview(recipe: CreateDataset) -> Preview:
-    """Plan the dataset that ``recipe`` describes, and make its first records; stop after a few seconds."""
+def preview(recipe: CreateDataset, *, has_images: bool = True) -> Preview:
+    """Plan the dataset that ``recipe`` describes, and make its first records; stop after a few seconds.
+
+    Without ``has_images``, its records are not made.
+    """
     found = Preview()
+    # Then the splits of the plan are those that the source declares.
+    undivided = {"pct_val": 0.0, "pct_test": 0.0} if isinstance(recipe, CreateWithShares) else {}
+    recipe = structs.replace(recipe, **undivided)
     with contextlib.suppress(_TimeIsUp, OSError), _time_limit():
         limit = recipe.max_unusable_percent
         try:
-            _add(found, recipe)
+            _add(found, recipe, has_images)
         except UnusableSource as error:
-            if LIMIT_FIELD in error.remedy:
-                percent = recipe.max_unusable_percent = float(error.remedy[LIMIT_FIELD])
-                found.suggestions.append(_raise_limit(limit, percent))
-                with contextlib.suppress(UnusableSource):
-                    _add(found, recipe)
+            if LIMIT_FIELD not in error.remedy:
+                found.problem = error.sentences
+                return found
+            percent = recipe.max_unusable_percent = float(error.remedy[LIMIT_FIELD])
+            found.suggestions.append(_raise_limit(limit, percent))
+            with contextlib.suppress(UnusableSource):
+                _add(found, recipe, has_images)
     return found
 
 
-def _add(found: Preview, recipe: CreateDataset) -> None:
+def _add(found: Preview, recipe: CreateDataset, has_images: bool) -> None:
     plan = read_source(recipe, _Silent())
+    counts = {name: len(split) for name, split in plan.splits.items()}
+    found.total, found.splits = sum(counts.values()), counts if len(counts) > 1 else {}
+    if not has_images:
+        return
     maker = RecordMaker(recipe, plan)
     total = plan.count_images() + sum(item.is_image for item in plan.unusable)
     places = _places(plan)
@@ -123,7 +144,7 @@ def _places(plan: Plan) -> Iterator[tuple[str, int]]:
 
 def _raise_limit(limit: float, percent: float) -> Suggestion:
     text = f"Unusable images exceed the limit of {limit:g}%: the dataset cannot be created."
-    return Suggestion(text, f"Skip up to {percent:g}%", {LIMIT_FIELD: f"{percent:g}"})
+    return Suggestion(text, f"Skip up to {percent:g}%", {LIMIT_FIELD: f"{percent:g}"}, stops=True)
 
 
 @contextlib.contextmanager

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from msgspec import Struct, field
@@ -23,10 +24,8 @@ from msgspec import Struct, field
 from digits.core.errors import DigitsError, NotFound, explain
 from digits.core.programs import Program, limit_resources
 from digits.core.remote import AddressType, RemotePolicy
-from digits.kinds.source_summary import MAX_SECONDS, SourceSummary
-
-if TYPE_CHECKING:
-    from digits.kinds.previews import Preview
+from digits.data.sources import show
+from digits.kinds.source_summary import MAX_SECONDS, SourceSummary, Suggestion
 
 MEMORY_BYTES = 6 << 30
 # A summary ends earlier, unless one piece of a source takes longer than all others may.
@@ -159,28 +158,46 @@ def _summaries(request: Request) -> Iterator[bytes]:
         with _form(request) as form:
             for last in form.scan_source():
                 yield _line(last)
-        # Until these exist, the page shows the summary, which is finished.
-        with _form(request) as form:
-            if not last.refused and (found := _preview(form)):
-                yield _line(replace(last, previews=found.pictures, remedies=found.suggestions))
+        # Until this exists, the page shows the summary, which is finished.
+        if not last.refused:
+            with _form(request) as form:
+                yield _line(_planned(form, last))
     except DigitsError as error:
-        yield _line(SourceSummary(refused=error.sentences))
+        yield _line(_refusal(error))
     except MemoryError:
         if not last.facts:
             yield _line(SourceSummary(refused=_TOO_LARGE))
 
 
-def _preview(form: Any) -> Preview | None:
-    """Return the first records of the dataset that the form describes; None if it is not valid yet."""
+def _refusal(error: DigitsError) -> SourceSummary:
+    """Return the summary of a source that cannot be read; the remedy of the error is a path for a field."""
+    if not error.remedy:
+        return SourceSummary(refused=error.sentences)
+    (path,) = error.remedy.values()
+    suggestion = Suggestion(error.hint, f"Use {show(os.path.basename(path))}", {**error.remedy})
+    return SourceSummary(refused=error.message, suggestion=suggestion)
+
+
+def _planned(form: Any, summary: SourceSummary) -> SourceSummary:
+    """Return ``summary`` with what planning the dataset of the form reveals, or with the errors of the form."""
     from digits.kinds import previews
+    from digits.kinds.form_fields import errors_of
 
     form.dataset_name.data = form.dataset_name.data or "preview"
     form.seed.data = form.seed.data or 0
-    if not (form.has_images and form.validate()):
-        return None
+    if not form.validate():
+        return replace(summary, errors=errors_of(form))
     with tempfile.TemporaryDirectory() as folder:
         form.save_uploads(Path(folder))
-        return previews.preview(form.recipe())
+        found = previews.preview(form.recipe(), has_images=form.has_images)
+    return replace(
+        summary,
+        previews=found.pictures,
+        remedies=found.suggestions,
+        total=found.total,
+        splits=found.splits,
+        errors={form.source_field(): [found.problem]} if found.problem else {},
+    )
 
 
 def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:

@@ -32,22 +32,24 @@ MAX_BARS = 12
 
 @dataclass
 class Suggestion:
-    """Values for form fields, offered with the question ``text`` and a button labeled ``action``."""
+    """Values for form fields, offered with the sentences ``text`` and a button labeled ``action``.
+
+    One that ``stops`` the form must be taken before the dataset is created, or declined with a button labeled
+    ``decline``, if there is one.
+    """
 
     text: str
     action: str
     fields: dict[str, str | bool]
+    stops: bool = False
+    decline: str = ""
 
     @classmethod
     def use_separately(cls, names: list[str], noun: str, fields: dict[str, str | bool]) -> Suggestion:
-        """Suggest the validation and test sources found next to this one; ``noun`` is singular, such as *folder*."""
-        them, separate, action = (
-            ("it", f"a separate {noun}", "Use it")
-            if len(names) == 1
-            else ("them", f"separate {noun}s", "Use them")
-        )
+        """Ask whether to use the validation and test sources found next to this one; ``noun`` is singular."""
+        them, separate = ("it", f"a separate {noun}") if len(names) == 1 else ("them", f"separate {noun}s")
         text = f"Found {joined(names)} next to this {noun}. Use {them} as {separate}?"
-        return cls(text, action, fields)
+        return cls(text, f"Use {them}", fields, stops=True, decline="Leave out")
 
 
 @dataclass
@@ -57,8 +59,12 @@ class SourceSummary:
     ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
     ``table`` holds rows under ``table_title`` with the columns ``table_head``; ``pictures`` are URIs of images, one for
     each row, or empty. ``options`` are the values and the words of fields that offer what the source contains.
-    ``previews`` are the first records, see `digits.kinds.previews`, and ``remedies`` further suggestions.
-    ``example`` is the path of a decodable image. ``refused`` is the reason if there is no summary.
+    ``sizes`` are those of a sample of the images. ``refused`` is the reason if there is no summary.
+
+    The last summary also has what is known from planning the dataset: the first records as ``previews``, see
+    `digits.kinds.previews`, further suggestions as ``remedies``, the number of records as ``total``, those of each
+    split as ``splits`` if the source declares them, the values of fields that are ``recommended`` with the ``reason``,
+    and the ``errors`` of fields with which the dataset cannot be created.
     """
 
     facts: list[str] = field(default_factory=list)
@@ -73,8 +79,13 @@ class SourceSummary:
     options: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     suggestion: Suggestion | None = None
     remedies: list[Suggestion] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
     previews: list[dict[str, Any]] = field(default_factory=list)
-    example: str = ""
+    total: int = 0
+    splits: dict[str, int] = field(default_factory=dict)
+    recommended: dict[str, str] = field(default_factory=dict)
+    reason: str = ""
+    errors: dict[str, list[str]] = field(default_factory=dict)
     refused: str = ""
     finished: bool = True
 
@@ -122,7 +133,6 @@ class Sample:
     formats: Counter[str] = field(default_factory=Counter)
     sizes: list[tuple[int, int]] = field(default_factory=list)
     broken: Causes = field(default_factory=Causes)
-    example: str = ""
     read: int = 0
     bits: int = 0
 
@@ -140,7 +150,7 @@ class Sample:
 
     def describe(self, summary: SourceSummary) -> None:
         """Add the facts and problems of the sample to ``summary``."""
-        summary.example = self.example
+        summary.sizes = self.sizes
         if self.sizes:
             formats = " and ".join(name for name, _ in self.formats.most_common(3))
             summary.facts.append(
@@ -184,8 +194,6 @@ class Sample:
             self.bits = max(self.bits, picture.bits)
             self.formats[format_name] += 1
             self.sizes.append(size)
-            if not self.example and path.isprintable():  # a form can send only text
-                self.example = path
 
 
 class Overview(ABC):

@@ -45,7 +45,8 @@ from digits.kinds.target_image_recipe import (
 from digits.kinds.target_image_source import FoundTargetImages, Pair, pair_lists
 from digits.kinds.target_image_summary import (
     TargetImageOverview,
-    suggest_sources,
+    describe_sources,
+    suggest_mixing,
     summarize_target_image_table,
 )
 from digits.kinds.target_image_tables import TargetImageRows, open_target_images
@@ -186,28 +187,33 @@ class Folders(FormSource):
     def summarize(
         self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages
     ) -> Iterator[SourceSummary]:
-        folders, suggestion = self.scanned_folders(form)
+        folders, note, suggestion = self.scanned_folders(form)
         describe = partial(self._describe, recipe)
-        return TargetImageOverview(folders, recipe.target_word, describe, suggestion, self.pair).summaries()
+        return TargetImageOverview(
+            folders, recipe.target_word, describe, note, suggestion, self.pair
+        ).summaries()
 
-    def scanned_folders(self, form: ImageDatasetForm[Any]) -> tuple[TargetImageFolders, Suggestion | None]:
-        """Return the folders to summarize, and a suggestion for those fields."""
+    def scanned_folders(
+        self, form: ImageDatasetForm[Any]
+    ) -> tuple[TargetImageFolders, str, Suggestion | None]:
+        """Return the folders to summarize, a note about where they were found, and a suggestion."""
         entered = self._folders(form, "train")
         if entered.targets:
-            return TargetImageFolders(
-                images=entered.images, targets=self.resolve_targets(form, entered.targets)
-            ), None
+            targets = self.resolve_targets(form, entered.targets)
+            return TargetImageFolders(images=entered.images, targets=targets), "", None
         if splits := self.declared_splits(form):
-            images, targets = splits["train"]
-            text = describe_splits({name: paths[0] for name, paths in splits.items()})
-            suggestion = Suggestion(text, "Fill them in", _split_fields(splits))
-            return TargetImageFolders(images=str(images), targets=str(targets or "")), suggestion
-        found = self.find_sources(form, Path(entered.images))
+            images, declared = splits["train"]
+            note = describe_splits({name: paths[0] for name, paths in splits.items()})
+            return TargetImageFolders(images=str(images), targets=str(declared or "")), note, None
+        root = Path(entered.images)
+        found = self.find_sources(form, root)
         if not found:
-            return entered, None
-        suggestion = suggest_sources(Path(entered.images), *found)
-        suggestion.fields |= list_fields(self.find_lists(form, Path(entered.images), found[0]))
-        return TargetImageFolders(images=str(found[0]), targets=str(found[1])), suggestion
+            return entered, "", None
+        note, suggestion = describe_sources(root, *found), None
+        if lists := self.find_lists(form, root, found[0]):
+            note += f" {describe_splits({name: paths[0] for name, paths in lists.items()})}"
+            suggestion = suggest_mixing(*found)
+        return TargetImageFolders(images=str(found[0]), targets=str(found[1])), note, suggestion
 
 
 def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, str | bool]:

@@ -23,7 +23,7 @@ class TargetImageOverview(Overview):
     """Images and target images in ``folders``.
 
     ``target`` is the word for a target image, ``pair`` pairs the files, and ``describe`` adds what the kind finds in
-    the images and targets.
+    the images and targets. ``note`` says where these are.
     """
 
     def __init__(
@@ -31,10 +31,12 @@ class TargetImageOverview(Overview):
         folders: TargetImageFolders,
         target: str,
         describe: Describe,
+        note: str,
         suggestion: Suggestion | None,
         pair: Pair = pair_lists,
     ) -> None:
         super().__init__(suggestion)
+        self.start.facts += filter(None, [note])
         self._folders, self._target, self._describe, self._pair = folders, target, describe, pair
         self._lists = [ImageList(Path(folders.images))]
         self._is_concluded = False
@@ -118,16 +120,19 @@ def summarize_target_image_table(
     return summarize_tables(tables, open_rows, describe_rows, None)
 
 
-def suggest_sources(root: Path, images: Path, targets: Path) -> Suggestion:
-    """Suggest the paths of images and of targets, which were found in ``root``."""
+def describe_sources(root: Path, images: Path, targets: Path) -> str:
+    """Return a note about the paths of images and of targets that were found in ``root`` and are used."""
     if images == root == targets:
-        text = "This folder contains images and their label images. Use both?"
-        return Suggestion(text, "Use both", {"label_folder": str(root)})
+        return "The label images are beside the images."
     names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
+    return f"Used: {joined(names if images != root else names[1:])}."
+
+
+def suggest_mixing(images: Path, targets: Path) -> Suggestion:
+    """Suggest to divide the images again, which lists divide by default."""
     return Suggestion(
-        f"This folder contains {joined(names if images != root else names[1:])}. "
-        f"Use {'them' if images != root else 'it'}?",
-        "Use them" if images != root else "Use it",
+        "Mix the images of the lists, and divide them again?",
+        "Mix them",
         {"feature_folder": str(images), "label_folder": str(targets)},
     )
 

@@ -32,9 +32,10 @@ from digits.kinds.detection.formats import (
 from digits.kinds.detection.overview import (
     AnnotationOverview,
     RecordOverview,
+    describe_annotations,
     describe_names,
     source_fields,
-    suggest_annotations,
+    suggest_mixing,
     suggest_names,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
@@ -117,7 +118,7 @@ class Annotations(FormSource):
             form.set_names({split: (Path(images[split]), Path(labels[split])) for split in used})
 
     def summarize(self, form: Any, recipe: CreateDetection) -> Iterator[SourceSummary]:
-        root, suggestion, found = Path(recipe.images), None, {}
+        root, suggestion, note, found = Path(recipe.images), None, "", {}
         if form.text_of("train_label_folder"):
             images, labels = root, form.find_labels(Path(recipe.labels))
         else:
@@ -125,14 +126,14 @@ class Annotations(FormSource):
             if not found:
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
             lists = form.find_lists(root, found)
-            (images, labels), suggestion = found["train"], suggest_annotations(root, found, lists)
+            (images, labels), note = found["train"], describe_annotations(root, found, lists)
+            suggestion = suggest_mixing(found) if lists else None
         named = form.find_names(found or {"train": (images, labels)})
         if len(named) > 1:
-            fields = suggestion.fields if suggestion else {}
-            return iter([SourceSummary(suggestion=suggest_names(named, fields))])
+            return iter([SourceSummary(suggestion=suggest_names(named))])
         names = recipe.class_names or "".join(str(file.path) for file in named)
         overview = AnnotationOverview(
-            images, labels, recipe.format, recipe.classes, suggestion, recipe.table, names
+            images, labels, recipe.format, recipe.classes, suggestion, recipe.table, names, note
         )
         return overview.summaries()
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
+from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
 from digits.kinds.detection import box_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
@@ -23,7 +24,7 @@ from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
-from digits.kinds.split_lists import Lists, list_fields
+from digits.kinds.split_lists import Lists
 from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
@@ -40,8 +41,8 @@ def describe_names(path: str) -> str:
     return f"The names of the classes are those in {show(os.path.basename(path))}."
 
 
-def suggest_names(found: Sequence[NamesFile], fields: Mapping[str, str | bool]) -> Suggestion:
-    """Ask which of several files has the names of the classes; ``fields`` are those to fill in as well."""
+def suggest_names(found: Sequence[NamesFile]) -> Suggestion:
+    """Ask which of several files has the names of the classes."""
     first = found[0]
     root = os.path.commonpath([file.path.parent for file in found])
     places = [f"{show(os.path.relpath(file.path, root))} ({listed(file.names.values())})" for file in found]
@@ -49,19 +50,23 @@ def suggest_names(found: Sequence[NamesFile], fields: Mapping[str, str | bool]) 
     return Suggestion(
         f"The classes have different names in {joined(places)}. Use {name}, or enter another one as “Class names”?",
         f"Use {name}",
-        {**fields, "class_names_file": str(first.path)},
+        {"class_names_file": str(first.path)},
     )
 
 
-def suggest_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> Suggestion:
-    """Suggest the paths of the images, the annotations and the lists of splits that were ``found`` in ``root``."""
+def describe_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> str:
+    """Return a note about the annotations and the lists of splits that were ``found`` in ``root`` and are used."""
     places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
-    place = f"in {joined(places)}" if places else "beside the images"
-    return Suggestion(
-        f"This folder contains annotations {place}. Use them?",
-        "Use them",
-        source_fields(found) | list_fields(lists),
-    )
+    note = f"Annotations: {joined(places)}." if places else "The annotations are beside the images."
+    declared = {split: labels for split, (_, labels) in found.items()} | {
+        split: paths[0] for split, paths in lists.items()
+    }
+    return " ".join([note, describe_splits(declared)]) if len(declared) > 1 else note
+
+
+def suggest_mixing(found: dict[str, tuple[Path, Path]]) -> Suggestion:
+    """Suggest to divide the images ``found`` again, which lists divide by default."""
+    return Suggestion("Mix the images of the lists, and divide them again?", "Mix them", source_fields(found))
 
 
 def _preview(path: Path, settings: BoxTable, summary: SourceSummary) -> None:
@@ -120,9 +125,10 @@ class AnnotationOverview(Overview):
         suggestion: Suggestion | None = None,
         table: BoxTable = AUTOMATIC,
         names: str = "",
+        note: str = "",
     ) -> None:
         super().__init__(suggestion)
-        self._names = names
+        self._names, self._note = names, note
         self._root, self._labels, self._format, self._table = images, labels, format_name, table
         self._title = ""
         self._annotations: Annotations
@@ -158,6 +164,7 @@ class AnnotationOverview(Overview):
             summary.facts.append(f"{self._title} annotations: {images}.")
             return
         summary.facts.append(f"{self._title} annotations: {images} with {self._objects.words()}.")
+        summary.facts += filter(None, [self._note])
         if self._names:
             summary.facts.append(describe_names(self._names))
         if self._missing:

@@ -109,11 +109,11 @@ class _Folders(Folders):
         check_images(form, (name for pair in names for name in pair))
 
     def summarize(self, form: ImageDatasetForm[Any], recipe: CreateSegmentation) -> Iterator[SourceSummary]:  # type: ignore[override]
-        folders, suggestion = self.scanned_folders(form)
+        folders, note, suggestion = self.scanned_folders(form)
         if not folders.targets:
             return iter([SourceSummary(problems=[f"{ENTER_TARGETS}."])])
         if are_annotated(folders):
-            return CocoOverview(Overview(recipe), folders, suggestion).summaries()
+            return CocoOverview(Overview(recipe), folders, note, suggestion).summaries()
         if not (recipe.class_labels_file or recipe.colormap_file):
             root = Path(form.text_of("feature_folder"))
             recipe.colormap_file = _label_map(form, root)

@@ -103,9 +103,10 @@ class CocoOverview(source_summary.Overview):
     """The images of annotations and their objects, which ``overview`` describes."""
 
     def __init__(
-        self, overview: Overview, folders: TargetImageFolders, suggestion: Suggestion | None
+        self, overview: Overview, folders: TargetImageFolders, note: str, suggestion: Suggestion | None
     ) -> None:
         super().__init__(suggestion)
+        self.start.facts += filter(None, [note])
         self._overview, self._folders = overview, folders
         self._found: AnnotatedImages
 
