@@ -65,7 +65,7 @@ class Roots:
         Empty if there is none.
         """
         folder = Path(written)
-        while not folder.exists():
+        while not os.path.exists(folder):
             name, folder = folder.name, folder.parent
         real = _resolve_links(folder)
         if real is None or not self._contain(real):

@@ -23,9 +23,8 @@ FEW_CORES = 4
 PLACES_ON_CPU, PLACES_ON_GPU = 256, 512
 # The sides of images with positions become multiples of this number, which networks halve several times.
 MULTIPLE = 16
-# Images whose ratios of width to height differ by more than this factor are distorted too much by stretching.
-SPREAD = 1.6
-# Images with positions in them are stretched by no more than this factor.
+# Classes are recognized in stretched images, and filling adds noise that a network must learn to ignore. Images with
+# positions in them are stretched by no more than this factor.
 STRETCH = 1.05
 # A tenth of the images is for testing if at least this many images remain for it.
 MIN_TEST_IMAGES = 30
@@ -84,15 +83,11 @@ def _image_size(facts: SourceFacts, resources: Resources) -> Advice | None:
         return _resize(first, "squash", f"All images have {_text(first)} pixels.")
     ratios = sorted(width / height for width, height in facts.sizes)
     ratio, measured = statistics.median(ratios), f"The images have {_range(facts.sizes)} pixels"
-    is_varied = ratios[-1 - len(ratios) // 10] / ratios[len(ratios) // 10] > (
-        STRETCH if has_places else SPREAD
-    )
+    is_varied = ratios[-1 - len(ratios) // 10] / ratios[len(ratios) // 10] > STRETCH
     if not has_places:
         side = _side_for([(width * height) ** 0.5 for width, height in facts.sizes], longest)
-        wish = f"{measured}: {_text((side, side))} is enough{_for(resources, side == longest)}"
-        if is_varied:
-            return _resize((side, side), "fill", f"{wish}, and filling keeps their different proportions.")
-        return _resize((side, side), "squash", f"{wish}.")
+        reason = f"{measured}: {_text((side, side))} is enough{_for(resources, side == longest)}."
+        return _resize((side, side), "squash", reason)
     side = _side_for([max(size) for size in facts.sizes], longest)
     size = (side, side)
     if not is_varied:

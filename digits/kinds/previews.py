@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
@@ -60,10 +60,15 @@ class _Silent:
         pass
 
 
-def preview(recipe: CreateDataset, *, has_images: bool = True) -> Preview:
+def preview(
+    recipe: CreateDataset,
+    *,
+    has_images: bool = True,
+    advise: Callable[[Preview], Mapping[str, Any]] = lambda found: {},
+) -> Preview:
     """Plan the dataset that ``recipe`` describes, and make its first records; stop after a few seconds.
 
-    Without ``has_images``, its records are not made.
+    ``advise`` returns settings of the recipe for its splits. Without ``has_images``, no records are made.
     """
     found = Preview()
     # Then the splits of the plan are those that the source declares.
@@ -72,7 +77,7 @@ def preview(recipe: CreateDataset, *, has_images: bool = True) -> Preview:
     with contextlib.suppress(_TimeIsUp, OSError), _time_limit():
         limit = recipe.max_unusable_percent
         try:
-            _add(found, recipe, has_images)
+            _add(found, recipe, has_images, advise)
         except UnusableSource as error:
             if LIMIT_FIELD not in error.remedy:
                 found.problem = error.sentences
@@ -80,14 +85,20 @@ def preview(recipe: CreateDataset, *, has_images: bool = True) -> Preview:
             percent = recipe.max_unusable_percent = float(error.remedy[LIMIT_FIELD])
             found.suggestions.append(_raise_limit(limit, percent))
             with contextlib.suppress(UnusableSource):
-                _add(found, recipe, has_images)
+                _add(found, recipe, has_images, advise)
     return found
 
 
-def _add(found: Preview, recipe: CreateDataset, has_images: bool) -> None:
+def _add(
+    found: Preview,
+    recipe: CreateDataset,
+    has_images: bool,
+    advise: Callable[[Preview], Mapping[str, Any]],
+) -> None:
     plan = read_source(recipe, _Silent())
     counts = {name: len(split) for name, split in plan.splits.items()}
     found.total, found.splits = sum(counts.values()), counts if len(counts) > 1 else {}
+    recipe = structs.replace(recipe, **advise(found))
     if not has_images:
         return
     maker = RecordMaker(recipe, plan)

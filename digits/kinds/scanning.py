@@ -13,10 +13,10 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -24,7 +24,10 @@ from msgspec import Struct, field
 from digits.core.errors import DigitsError, NotFound, explain
 from digits.core.programs import Program, limit_resources
 from digits.core.remote import AddressType, RemotePolicy
+from digits.data.parallel import available_cores
 from digits.data.sources import show
+from digits.kinds.dataset_recommendation import Advice, SourceFacts, recommend_dataset
+from digits.kinds.recommendation import Resources
 from digits.kinds.source_summary import MAX_SECONDS, SourceSummary, Suggestion
 
 MEMORY_BYTES = 6 << 30
@@ -51,7 +54,7 @@ class Request(Struct):
     """The ``fields`` of the form of a ``kind``, whose source is summarized, or checked for a ``new`` job.
 
     ``roots`` are the folders and ``remote`` the addresses that may be read; ``uploads_folder`` is the folder of the job
-    in the field ``uploads_of``.
+    in the field ``uploads_of``. Recommendations are for models that are trained on the ``device``.
     """
 
     kind: str
@@ -60,6 +63,7 @@ class Request(Struct):
     remote: list[str] = field(default_factory=list)
     uploads: dict[str, Upload] = field(default_factory=dict)
     uploads_folder: str = ""
+    device: Literal["cpu", "gpu"] = "cpu"
     memory_bytes: int = MEMORY_BYTES
     new: NewJob | None = None
 
@@ -161,7 +165,7 @@ def _summaries(request: Request) -> Iterator[bytes]:
         # Until this exists, the page shows the summary, which is finished.
         if not last.refused:
             with _form(request) as form:
-                yield _line(_planned(form, last))
+                yield _line(_planned(request, form, last))
     except DigitsError as error:
         yield _line(_refusal(error))
     except MemoryError:
@@ -178,8 +182,11 @@ def _refusal(error: DigitsError) -> SourceSummary:
     return SourceSummary(refused=error.message, suggestion=suggestion)
 
 
-def _planned(form: Any, summary: SourceSummary) -> SourceSummary:
-    """Return ``summary`` with what planning the dataset of the form reveals, or with the errors of the form."""
+def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSummary:
+    """Return ``summary`` with what planning the dataset of the form reveals, or with the errors of the form.
+
+    The first records have the recommended size, unless the request contains another one.
+    """
     from digits.kinds import previews
     from digits.kinds.form_fields import errors_of
 
@@ -187,17 +194,49 @@ def _planned(form: Any, summary: SourceSummary) -> SourceSummary:
     form.seed.data = form.seed.data or 0
     if not form.validate():
         return replace(summary, errors=errors_of(form))
+    advice: list[Advice] = []
+
+    def advise(found: previews.Preview) -> dict[str, Any]:
+        facts = SourceFacts(
+            request.kind,
+            sizes=summary.sizes,
+            images=found.total,
+            splits=found.splits,
+            test_field=form.SHARES[1] if form.SHARES else "",
+        )
+        resources = Resources(device=request.device, cores=available_cores())
+        advice[:] = recommend_dataset(facts, resources)
+        return _settings_of(advice, {name for name, _ in request.fields})
+
     with tempfile.TemporaryDirectory() as folder:
         form.save_uploads(Path(folder))
-        found = previews.preview(form.recipe(), has_images=form.has_images)
+        found = previews.preview(form.recipe(), has_images=form.has_images, advise=advise)
     return replace(
         summary,
+        advice=advice,
         previews=found.pictures,
         remedies=found.suggestions,
         total=found.total,
         splits=found.splits,
         errors={form.source_field(): [found.problem]} if found.problem else {},
     )
+
+
+def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
+    """Return the settings of images in pieces of ``advice`` without fields that the user has ``chosen``."""
+    fields = {
+        name: text
+        for piece in advice
+        if not piece.fields.keys() & chosen
+        for name, text in piece.fields.items()
+    }
+    if "resize_width" not in fields:
+        return {}
+    return {
+        "width": int(fields["resize_width"]),
+        "height": int(fields["resize_height"]),
+        "resize_mode": fields["resize_mode"],
+    }
 
 
 def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from typing import Any
 from digits.data import images
 from digits.data.causes import Causes
 from digits.data.sources import UnusableSource, count_of, show
+from digits.kinds.dataset_recommendation import Advice
 
 # Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
@@ -63,8 +64,8 @@ class SourceSummary:
 
     The last summary also has what is known from planning the dataset: the first records as ``previews``, see
     `digits.kinds.previews`, further suggestions as ``remedies``, the number of records as ``total``, those of each
-    split as ``splits`` if the source declares them, the values of fields that are ``recommended`` with the ``reason``,
-    and the ``errors`` of fields with which the dataset cannot be created.
+    split as ``splits`` if the source declares them, the recommended values of fields as ``advice``, and the ``errors``
+    of fields with which the dataset cannot be created.
     """
 
     facts: list[str] = field(default_factory=list)
@@ -83,8 +84,7 @@ class SourceSummary:
     previews: list[dict[str, Any]] = field(default_factory=list)
     total: int = 0
     splits: dict[str, int] = field(default_factory=dict)
-    recommended: dict[str, str] = field(default_factory=dict)
-    reason: str = ""
+    advice: list[Advice] = field(default_factory=list)
     errors: dict[str, list[str]] = field(default_factory=dict)
     refused: str = ""
     finished: bool = True

@@ -53,7 +53,7 @@ class TargetImageOverview(Overview):
         if self.is_complete:
             self._count(found)
         else:
-            self.start.facts.append(f"At least {self._listed()}.")
+            self.start.facts.insert(0, f"At least {self._listed()}.")
         if found.matches.names:
             self._describe(found, self.start)
         self._is_concluded = True
@@ -63,7 +63,7 @@ class TargetImageOverview(Overview):
         found.need(self._target)
         count = len(found.matches.names)
         targets = f" with a {self._target}" if count == 1 else f" with {self._target}s"
-        self.start.facts.append(f"{count_of(count, 'image')}{targets if len(found.lists) > 1 else ''}.")
+        self.start.facts.insert(0, f"{count_of(count, 'image')}{targets if len(found.lists) > 1 else ''}.")
         self.start.facts += filter(None, [found.matches.note])
         self.start.problems += found.remarks(self._target)
 

@@ -164,9 +164,10 @@ class Views(Generic[AnyRecipe]):
     ways to balance the groups, as in `digits.core.recipe.Balance`, and ``transformations`` the changes of images that
     the model form offers: those that keep the targets valid. With ``checks_labels``, a model can search for wrong
     labels: the ``targets`` of the kind then implement ``class_probabilities``. ``invitation`` explains the kind above
-    its form. ``infer`` labels the button that runs a model on an image, under the heading ``infer_title``; ``result``
-    is the placeholder for the prediction. With ``draws_on_image``, the template of predictions gets ``picture``: the
-    ``url``, ``width`` and ``height`` of the image, to draw on.
+    its form, and ``guide`` is the page of the documentation about it. ``infer`` labels the button that runs a model on
+    an image, under the heading ``infer_title``; ``result`` is the placeholder for the prediction. With
+    ``draws_on_image``, the template of predictions gets ``picture``: the ``url``, ``width`` and ``height`` of the
+    image, to draw on.
 
     ``record`` and ``records`` are the words for what is in the dataset. Without ``shows_images``, pages do not show the
     records as images, because they are not: `draw_record` shows them. If predictions can be made from something other
@@ -193,6 +194,7 @@ class Views(Generic[AnyRecipe]):
     transformations: tuple[Transformation, ...] = TRANSFORMATIONS
     checks_labels = False
     invitation = ""
+    guide = "datasets.md"
     infer = "Predict"
     infer_title = "Predict from an image"
     result = "The prediction appears here."

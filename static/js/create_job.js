@@ -4,13 +4,15 @@ import { showFormErrors } from './field_errors.js';
 import { request, urlPrefix } from './http.js';
 
 /**
- * Returns {send, busy, free}. `send()` posts the form once and opens the page of the new job; errors are shown
- * at the fields and beside the button. `busy(words)` and `free(words)` disable and enable the button.
+ * Returns {send, busy, free, block}. `send()` posts the form once and opens the page of the new job; errors are shown
+ * at the fields and beside the button. `busy(words)` and `free(words)` disable and enable the button. `block(reason)`
+ * stops it, with the reason beside it, until it is called with an empty one.
  */
 export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€¦' }) {
   const button = form.querySelector('[type="submit"]');
   const status = document.getElementById('create-status');
   let isSent = false;
+  let blocked = '';
 
   function busy(words = '') {
     button.disabled = true;
@@ -29,8 +31,16 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€
     status.classList.toggle('error-text', tone === 'danger');
   }
 
+  function block(reason) {
+    if (reason === blocked) return;
+    blocked = reason;
+    if (reason) button.setAttribute('aria-disabled', 'true'); // it stays in the tab order, described by the reason
+    else button.removeAttribute('aria-disabled');
+    say(reason);
+  }
+
   async function send() {
-    if (isSent) return;
+    if (isSent || blocked) return;
     isSent = true;
     busy(doing);
     try {
@@ -50,7 +60,7 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€
   // The back button may restore the page from the browser's cache.
   window.addEventListener('pageshow', () => {
     isSent = false;
-    free();
+    free(blocked);
   });
-  return { send, busy, free };
+  return { send, busy, free, block };
 }

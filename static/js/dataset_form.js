@@ -1,22 +1,21 @@
-// The form of a new dataset: a bar for the split, and an example image resized with the form's settings.
+// The form of a new dataset: its split, the state of its folded panels, and what was found in its source.
 
 import { startCreatingJob } from './create_job.js';
-import { element } from './element.js';
-import { bytes } from './format.js';
 import { startFormMemory } from './form_memory.js';
-import { settled, startReveals, startSuggestedName, startVariants } from './form_parts.js';
-import { postForm, urlPrefix } from './http.js';
+import { startSections } from './form_sections.js';
+import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
 import { startSourceSummary } from './source_summary.js';
-import { swapping } from './swap.js';
 import { startUploadFields } from './upload_field.js';
 
 const form = document.getElementById('dataset-form');
 const field = (name) => form.elements[name];
 const ROOM_FOR_TITLE_PIXELS = 116;
-const PREVIEW_FIELDS = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding'];
+const hasImages = Boolean(document.getElementById('image-panel'));
+let shown = null; // the latest summary of the source
 
 const memory = startFormMemory(form);
 startReveals(form);
+startSections(form);
 startVariants(form, field('method'), 'method');
 startTextFiles();
 startCloudStorage();
@@ -24,6 +23,12 @@ const job = startCreatingJob(form, { memory });
 form.addEventListener('submit', (event) => {
   event.preventDefault();
   job.send();
+});
+// Enter loads the preview, and never creates a dataset.
+form.addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter' || event.defaultPrevented || !event.target.matches('input')) return;
+  event.preventDefault();
+  source.load();
 });
 
 // Text files are either all on the server or all uploaded.
@@ -52,85 +57,71 @@ const percentOf = (name) => Math.min(100, Math.max(0, Number(field(name).value) 
 // A split has a separate source if a box is ticked or a path is entered.
 const isGiven = (control) => Boolean(control && !control.closest('[hidden]') && (control.type === 'checkbox' ? control.checked : control.value.trim()));
 
+const SPLIT_TITLES = { train: 'training', val: 'validation', test: 'test' };
+
 function drawSplit() {
   const bar = document.getElementById('split-bar');
   if (!bar) return;
   const { valShare, testShare, valSource, testSource } = bar.dataset;
+  const declared = shown?.splits ?? {};
   const isSeparate = (names) => names.split(' ').some((name) => isGiven(field(name)));
-  const own = { val: isSeparate(valSource), test: isSeparate(testSource) };
-  const val = own.val ? 0 : percentOf(valShare);
-  const test = own.test ? 0 : percentOf(testShare);
-  const parts = { train: Math.max(0, 100 - val - test), val, test };
-  const titles = { train: 'Training', val: 'Validation', test: 'Test' };
-  for (const [name, share] of Object.entries(parts)) {
-    const part = bar.querySelector(`[data-part="${name}"]`);
+  const own = { val: 'val' in declared || isSeparate(valSource), test: 'test' in declared || isSeparate(testSource) };
+  const shares = { val: own.val ? 0 : percentOf(valShare), test: own.test ? 0 : percentOf(testShare) };
+  const taken = shares.val + shares.test;
+  // The numbers of images if they are known; those of separate sources of the fields are not.
+  const isCounted = Boolean(shown?.total) && Object.keys(own).every((split) => !own[split] || split in declared);
+  const divided = isCounted ? (declared.train ?? shown.total) : 100;
+  const parts = { val: 0, test: 0 };
+  for (const split of Object.keys(parts)) parts[split] = isCounted && split in declared ? declared[split] : Math.round((divided * shares[split]) / 100);
+  parts.train = Math.max(0, divided - (own.val ? 0 : parts.val) - (own.test ? 0 : parts.test));
+  const total = Math.max(1, parts.train + parts.val + parts.test);
+  const words = (split) => (isCounted ? `${parts[split].toLocaleString('en')} ${SPLIT_TITLES[split]}` : `${parts[split]}% ${SPLIT_TITLES[split]}`);
+  for (const split of ['train', 'val', 'test']) {
+    const part = bar.querySelector(`[data-part="${split}"]`);
+    const share = (100 * parts[split]) / total;
     part.style.setProperty('--value', share);
-    part.hidden = share === 0;
-    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? `${titles[name]} ${share}%` : `${share}%`;
+    part.hidden = parts[split] === 0;
+    part.firstElementChild.textContent = (bar.clientWidth * share) / 100 > ROOM_FOR_TITLE_PIXELS ? words(split) : words(split).split(' ')[0];
   }
-  bar.setAttribute('aria-label', `Split: ${Object.entries(parts).map(([name, share]) => `${titles[name]} ${share}%`).join(', ')}`);
+  const used = ['train', 'val', 'test'].filter((split) => parts[split]).map(words);
+  const separate = ['val', 'test'].filter((split) => own[split] && !(split in declared)).map((split) => `separate ${SPLIT_TITLES[split]}`);
+  const isWhole = Object.keys(declared).length > 0 && taken === 0;
+  const state = [...used, ...separate].join(', ');
+  bar.setAttribute('aria-label', `Split: ${state}`);
+  stateOf('split-panel', `${isCounted && !isWhole ? 'About ' : ''}${state}${isWhole ? ', as in the source' : ''}`);
   field(valShare).disabled = own.val;
   field(testShare).disabled = own.test;
-  const taken = val + test;
+  const note = document.getElementById('split-declared');
+  note.hidden = Object.keys(declared).length === 0;
+  note.textContent = isWhole ? 'The source divides its images into these splits.' : 'The source divides its images; a percentage is taken from its training images.';
   bar.classList.toggle('split-full', taken >= 100);
   document.getElementById('split-problem').textContent = taken >= 100 ? `Validation and test take ${taken}%: nothing is left to train on.` : '';
 }
 
-/* The example image ---------------------------------------------------- */
-
-const preview = document.getElementById('resize-preview');
-const frame = preview?.querySelector('.resize-frame');
-const caption = preview?.querySelector('[data-caption]');
-let example = ''; // the path of an image of the source
-
-const swap = swapping(frame, (error) => (caption.textContent = error.message));
-
-function drawExample() {
-  if (!preview) return; // the source does not contain images
-  const shown = example;
-  const fields = new FormData();
-  const all = new FormData(form);
-  for (const name of PREVIEW_FIELDS) fields.set(name, all.get(name) ?? '');
-  if (shown) fields.set('example', shown);
-  swap(
-    (signal) => postForm(`${urlPrefix}/datasets/images/resize-example`, fields, { signal }),
-    (answer) => {
-      const [width, height] = [Number(field('resize_width').value), Number(field('resize_height').value)];
-      frame.replaceChildren(picture(answer.image, width, height));
-      caption.replaceChildren(`${width} × ${height} pixels, about ${bytes(answer.bytes)} per image.`);
-      if (shown) caption.prepend(element('bdi', 'break', shown.split('/').slice(-2).join('/')), ': ');
-    },
-  );
+/** Shows the settings of a folded panel in its summary line. */
+function stateOf(panel, words) {
+  document.getElementById(panel).querySelector('[data-state]').textContent = words;
 }
 
-function picture(source, width, height) {
-  const image = new Image();
-  image.src = source;
-  image.alt = example ? 'An image of the source, resized' : 'Sample image, resized';
-  // Scale small images by integers, so that single pixels are visible.
-  const scale = Math.max(1, Math.floor(192 / Math.max(width, height)));
-  image.style.width = `${width * scale}px`;
-  image.style.height = 'auto';
-  if (scale > 1) image.className = 'pixelated';
-  return image;
-}
+/* The images ----------------------------------------------------------- */
 
-const drawExampleSoon = settled(drawExample, 200);
-
-function markPreset() {
-  if (!preview) return;
+function drawImages() {
+  if (!hasImages) return;
+  const [width, height] = [field('resize_width').value, field('resize_height').value];
+  const [mode] = field('resize_mode').selectedOptions;
+  const color = field('resize_channels').value === '1' ? 'Grayscale' : 'Color';
+  stateOf('image-panel', [`${width}×${height}`, mode?.textContent, color].filter(Boolean).join(', '));
   for (const button of form.querySelectorAll('[data-size]')) {
-    const chosen = [field('resize_width').value, field('resize_height').value].every((value) => value === button.dataset.size);
-    button.setAttribute('aria-pressed', String(chosen));
+    button.setAttribute('aria-pressed', String(width === button.dataset.size && height === button.dataset.size));
   }
 }
 
 for (const button of form.querySelectorAll('[data-size]')) {
   button.addEventListener('click', () => {
-    field('resize_width').value = field('resize_height').value = button.dataset.size;
-    markPreset();
-    suggest();
-    drawExample();
+    for (const name of ['resize_width', 'resize_height']) {
+      field(name).value = button.dataset.size;
+      field(name).dispatchEvent(new Event('input', { bubbles: true }));
+    }
   });
 }
 
@@ -149,29 +140,24 @@ const suggest = startSuggestedName(field('dataset_name'), () => {
   const parts = (path?.value ?? '').replace(/\.(\w{1,4}|tfrecords?)$/, '').split('/').filter(Boolean);
   const isCommon = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) || /[*?[]/.test(parts.at(-1));
   const last = isCommon ? parts.at(-2) : parts.at(-1);
-  if (!last || !preview) return last ?? '';
+  if (!last || !hasImages) return last ?? '';
   return `${last}, ${field('resize_width').value}×${field('resize_height').value}`;
 });
 
-form.addEventListener('input', (event) => {
+function draw() {
   drawSplit();
-  if (PREVIEW_FIELDS.includes(event.target.name)) {
-    markPreset();
-    drawExampleSoon();
-  }
+  drawImages();
   suggest();
-});
-form.addEventListener('change', () => {
-  drawSplit();
-  suggest();
-});
+}
 
-drawSplit();
-markPreset();
-drawExample();
-startSourceSummary(form, (path) => {
-  if (path === example) return;
-  example = path;
-  drawExampleSoon();
+for (const type of ['input', 'change']) form.addEventListener(type, draw);
+
+const source = startSourceSummary(form, {
+  block: (reason) => job.block(reason),
+  changed(summary) {
+    shown = summary;
+    draw();
+  },
 });
+draw();
 startUploadFields(form);

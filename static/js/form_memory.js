@@ -24,7 +24,9 @@ export function startFormMemory(form, unsaved = () => false) {
   form.autocomplete = 'off';
   const viewKey = keyOfThisView();
   const kept = stored('sessionStorage', viewKey);
+  const rendered = JSON.stringify(stateOf(form).values);
   if (kept) restore(form, kept);
+  const isRestored = JSON.stringify(stateOf(form).values) !== rendered;
   const id = kept?.id ?? viewKey;
   let stopped = false;
 
@@ -47,6 +49,14 @@ export function startFormMemory(form, unsaved = () => false) {
   for (const type of ['input', 'change', 'toggle']) form.addEventListener(type, changed, true);
   window.addEventListener('pagehide', save);
   if (unsaved()) changed();
+
+  if (isRestored) {
+    offerToStartOver(form, kept, () => {
+      stopped = true;
+      forget('sessionStorage', (key) => key === viewKey);
+      location.reload();
+    });
+  }
 
   const draft = stored('localStorage', draftKey());
   if (draft && draft.id !== id) {
@@ -115,6 +125,15 @@ function restore(form, { values = {}, texts = {}, open = [] }) {
       control.value = list[0] ?? '';
     }
   }
+}
+
+/** States in a form with data-restored that it was restored. */
+function offerToStartOver(form, { at }, startOver) {
+  const box = form.querySelector('[data-restored]');
+  if (!box) return;
+  box.querySelector('[data-restored-words]').textContent = `Restored what you entered ${ago(at / 1000)}.`;
+  box.hidden = false;
+  box.querySelector('[data-restored-drop]').addEventListener('click', startOver);
 }
 
 /* The draft ------------------------------------------------------------ */

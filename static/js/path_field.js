@@ -48,7 +48,8 @@ function complete(input) {
   const show = (paths) => {
     current = -1;
     list.replaceChildren(...paths.slice(0, 50).map((path, index) => option(list.id, path, index)));
-    const open = paths.length > 0 && document.activeElement === input && !(paths.length === 1 && paths[0] === input.value);
+    const isComplete = paths.length === 1 && withoutSlash(paths[0]) === withoutSlash(input.value.trim());
+    const open = paths.length > 0 && document.activeElement === input && !isComplete;
     list.hidden = !open;
     input.setAttribute('aria-expanded', String(open));
   };
@@ -84,6 +85,8 @@ function complete(input) {
     if (chosen) take(chosen.textContent);
   });
 }
+
+const withoutSlash = (path) => path.replace(/\/+$/, '');
 
 function option(listId, path, index) {
   return element('li', { id: `${listId}-${index}`, role: 'option', 'aria-selected': false }, path);

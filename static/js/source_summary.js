@@ -1,7 +1,9 @@
-// Summarizes the source of a new dataset while its path is entered: counts, sizes, the first images, problems, and fields
-// to fill in.
+// Summarizes the source of a new dataset while its path is entered: the first images as they will be stored, beside the
+// button what was found, what is recommended, and what must be answered first.
 
+import { recommendations } from './dataset_advice.js';
 import { button, element, notice, scrolling, table } from './element.js';
+import { labelOf, reveal } from './form_sections.js';
 import { settled } from './form_parts.js';
 import { request } from './http.js';
 import { clipped, isolateQuoted } from './names.js';
@@ -11,24 +13,33 @@ const SHORT_CELL = 12;
 // Fields of all kinds that determine the first records and the limit, but not the contents of the source.
 const STORAGE = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding', 'max_unusable_percent'];
 
-/** Calls `changed(example)` with the path of an image of the source, or with an empty string. */
-export function startSourceSummary(form, changed) {
+/**
+ * Calls `changed(summary)` after each summary; null without a source. `block(reason)` stops the button, or an empty reason
+ * frees it. Returns {load}, which reads the source at once.
+ */
+export function startSourceSummary(form, { block, changed }) {
   const region = document.getElementById('source-summary');
-  if (!region) return;
+  if (!region) return { load() {} };
   const findings = document.getElementById('source-findings'); // beside the button that creates the dataset
-  const fields = [...region.dataset.fields.split(' '), ...STORAGE];
+  const empty = findings.querySelector('[data-empty]');
+  const advice = recommendations(form);
+  const fields = [...new Set([...region.dataset.fields.split(' '), ...STORAGE, ...advice.names])];
   const files = [...form.querySelectorAll('input[type="file"]')].filter(({ name }) => fields.includes(name));
   const paths = region.dataset.paths.split(' ').map((name) => form.elements[name]);
+  const declined = new Set();
   const isShown = (control) => !control.closest('[hidden]');
   const isPath = (control) => paths.includes(control);
   let controller = null;
+  let isEntered = false;
   let latest = '';
+  let found = null; // the latest summary
+  let shown = null; // the same, unless it is an error of a path that is being typed
 
   async function scan() {
     const all = new FormData(form);
-    const names = fields.filter((name) => all.has(name));
+    const names = fields.filter((name) => all.has(name) && !advice.isOpen(name));
     const chosen = files.filter((control) => isShown(control) && control.files.length);
-    const state = JSON.stringify(names.map((name) => stateOf(all.get(name))));
+    const state = JSON.stringify(names.map((name) => [name, stateOf(all.get(name))]));
     if (state === latest) return;
     latest = state;
     controller?.abort();
@@ -40,7 +51,8 @@ export function startSourceSummary(form, changed) {
       if (typeof value === 'string' || chosen.some((control) => control.name === name)) body.append(name, value);
     }
     const { signal } = controller;
-    region.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
+    region.setAttribute('aria-busy', 'true');
+    findings.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
     try {
       const { body: stream } = await request(region.dataset.url, { method: 'POST', body, signal });
       for await (const summary of linesOf(stream)) if (!signal.aborted) show(summary);
@@ -48,41 +60,92 @@ export function startSourceSummary(form, changed) {
       if (error.name === 'AbortError') return;
       show({ refused: error.message });
     }
-    if (!signal.aborted) region.removeAttribute('aria-busy');
+    if (signal.aborted) return;
+    region.removeAttribute('aria-busy');
+    findings.removeAttribute('aria-busy');
   }
 
   function show(summary) {
+    found = summary;
     // Do not report an error while the path is being typed.
-    const isTyping = summary?.refused && isPath(document.activeElement);
-    const nodes = summary && !isTyping ? nodesOf(summary) : [];
-    region.replaceChildren(...nodes);
-    const found = nodes.length && !summary.refused ? findingsOf(summary) : [];
-    findings.replaceChildren(...found);
-    findings.hidden = found.length === 0;
-    for (const [name, choices] of Object.entries(summary?.options ?? {})) offer(form.elements[name], choices);
-    region.hidden = nodes.length === 0;
-    changed(summary?.example ?? '');
+    shown = summary?.refused && isPath(document.activeElement) && !isEntered ? null : summary;
+    const contents = shown && !shown.refused ? contentsOf(shown) : [];
+    // The images stay until there are new ones.
+    const stays = contents.length && !shown.previews.length && shown.finished && region.querySelector('.source-previews');
+    if (!stays) region.replaceChildren(...contents);
+    region.hidden = contents.length === 0;
+    for (const [name, choices] of Object.entries(shown?.options ?? {})) offer(form.elements[name], choices);
+    advice.apply(shown?.advice ?? []);
+    for (const path of paths) path.toggleAttribute('aria-invalid', Boolean(shown?.refused && isShown(path)));
+    showFindings();
+    changed(shown);
   }
 
-  function nodesOf(summary) {
-    if (summary.refused) return [element('p', 'muted small', summary.refused)];
-    const facts = element('p', 'source-facts', summary.facts.join(' '));
-    const nodes = [facts];
-    if (!summary.finished) facts.append(' ', element('span', 'muted', 'Reading…'));
-    if (summary.previews.length) nodes.push(previews(summary.previews));
-    if (summary.table?.length) nodes.push(rows(summary));
-    if (summary.bars.length) nodes.push(bars(summary));
+  function showFindings() {
+    const nodes = shown ? findingsOf(shown) : [empty];
+    findings.replaceChildren(...nodes);
+    block(shown ? reasonToStop(shown) : '');
+  }
+
+  const suggestions = ({ suggestion, remedies = [] }) =>
+    [suggestion, ...remedies].filter((item) => item && !isUsed(item.fields) && !declined.has(item.text));
+
+  function reasonToStop(summary) {
+    if (summary.refused || Object.keys(summary.errors ?? {}).length) return 'Fix the problem above first.';
+    const open = suggestions(summary).find(({ stops }) => stops);
+    if (!open) return '';
+    return open.decline ? 'Answer the question above first.' : 'Fix the problem above first.';
+  }
+
+  function findingsOf(summary) {
+    const offered = suggestions(summary);
+    if (summary.refused) return [notice('tone-danger', element('p', 'break', isolateQuoted(summary.refused)), ...offered.map(answer))];
+    const errors = Object.entries(summary.errors ?? {});
+    const said = errors.flatMap(([, messages]) => messages).join(' ');
+    const problems = summary.problems.filter((text) => !said.includes(text));
+    const [first, ...rest] = summary.facts;
+    const nodes = [];
+    if (first) nodes.push(element('p', 'source-first', first));
+    if (!summary.finished) nodes.push(element('p', 'muted small', 'Reading…'));
+    if (errors.length) nodes.push(notice('tone-danger', element('ul', 'plain', ...errors.map(fault))));
+    for (const item of offered) nodes.push(suggestion(item));
+    if (problems.length) nodes.push(warnings(problems));
+    nodes.push(...advice.describe());
+    if (rest.length) nodes.push(element('p', 'muted small source-facts', rest.join(' ')));
     return nodes;
   }
 
-  function findingsOf({ suggestion: offered, remedies, problems: sentences }) {
-    const nodes = [offered, ...remedies].filter((item) => item && !isUsed(item.fields)).map(suggestion);
-    return sentences.length ? [...nodes, problems(sentences)] : nodes;
+  function fault([name, messages]) {
+    const control = form.querySelector(`[name="${CSS.escape(name)}"]`);
+    const text = element('span', 'break', isolateQuoted(messages.join(' ')));
+    if (!control) return element('li', '', text);
+    const link = element('a', { href: `#${control.id}` }, labelOf(control));
+    link.addEventListener('click', (event) => {
+      event.preventDefault();
+      reveal(control);
+      control.focus();
+    });
+    return element('li', '', link, ': ', text);
   }
 
-  function suggestion({ text, action, fields: values }) {
-    const box = notice('source-suggestion', element('p', '', text), button('button button-small', action, () => use(values, box)));
-    return box;
+  function suggestion(item) {
+    if (!item.stops) return element('p', 'small', item.text, ' ', button('text-button', item.action, () => use(item.fields)));
+    return notice(`${item.decline ? 'tone-info' : 'tone-danger'} source-suggestion`, element('p', '', item.text), answer(item));
+  }
+
+  function answer(item) {
+    const buttons = [button('button button-small', item.action, () => use(item.fields))];
+    if (item.decline) {
+      buttons.push(
+        button('button button-small', item.decline, () => {
+          declined.add(item.text);
+          showFindings();
+          findings.focus(); // because the button disappears
+        }),
+      );
+    }
+    const words = shown.refused ? [element('span', '', item.text)] : [];
+    return element('div', 'row', ...words, ...buttons);
   }
 
   const isUsed = (values) =>
@@ -91,7 +154,7 @@ export function startSourceSummary(form, changed) {
       return (control.type === 'checkbox' ? control.checked : control.value) === value;
     });
 
-  function use(values, box) {
+  function use(values) {
     for (const [name, value] of Object.entries(values)) {
       const control = form.elements[name];
       if (control.type === 'checkbox') control.checked = value;
@@ -99,24 +162,29 @@ export function startSourceSummary(form, changed) {
       const target = control instanceof RadioNodeList ? [...control].find((choice) => choice.checked) : control;
       for (const type of ['input', 'change']) target.dispatchEvent(new Event(type, { bubbles: true }));
     }
-    box.remove();
-    findings.hidden = findings.childElementCount === 0;
-    region.focus(); // because the button disappears
+    showFindings();
+    findings.focus(); // because the button disappears
+  }
+
+  function load() {
+    isEntered = true;
+    if (found?.refused) show(found);
+    scan();
   }
 
   const scanSoon = settled(scan, WAIT_MILLISECONDS);
   for (const type of ['input', 'change']) {
     form.addEventListener(type, ({ target }) => {
+      if (isPath(target)) isEntered = false;
       if (fields.includes(target.name)) scanSoon();
     });
   }
   // The reason why a path is refused is shown once it has been entered.
   form.addEventListener('focusout', ({ target }) => {
-    if (!isPath(target) || !region.hidden) return;
-    latest = '';
-    scanSoon();
+    if (isPath(target) && target.value.trim()) load();
   });
   scan();
+  return { load };
 }
 
 async function* linesOf(stream) {
@@ -138,13 +206,22 @@ function offer(control, choices) {
   control.replaceChildren(...choices.map(([name, words]) => new Option(words, name, name === '', name === value)));
 }
 
+function contentsOf(summary) {
+  const nodes = [];
+  if (summary.previews.length) nodes.push(previews(summary.previews));
+  if (summary.table.length) nodes.push(rows(summary));
+  if (summary.bars.length) nodes.push(bars(summary));
+  return nodes;
+}
+
 /** Draws the first records like the macro `drawn`, each with its target in words. */
 function previews(records) {
   const items = records.map((record, place) =>
     element('li', '', element('figure', '', drawn(record, `Image ${place + 1}`), element('figcaption', 'muted small', clipped(record.label)))),
   );
+  const [{ width, height }] = records;
   const list = element('ul', 'plain source-previews', ...items);
-  return element('div', '', element('p', 'small muted', 'The first images, as they will be stored'), list);
+  return element('div', '', element('p', 'small muted', `The first images, as they will be stored: ${width}×${height} pixels`), list);
 }
 
 function drawn({ url, width, height, mask, target, boxes }, alt) {
@@ -195,7 +272,7 @@ function bars({ bars_title: title, bars: counts, bars_total: total }) {
   return element('table', 'counts-table', element('caption', 'small muted', caption), element('tbody', '', ...lines));
 }
 
-function problems(sentences) {
+function warnings(sentences) {
   const items = sentences.map((sentence) => element('li', 'break', isolateQuoted(sentence)));
   return notice('tone-warning', element('ul', 'plain source-problems small', ...items));
 }

@@ -127,8 +127,26 @@ function uploadField(box, path) {
     close();
     if (hadFocus) part('files').focus();
     const count = `${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}`;
-    announce([`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
+    nameUpload([`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
     offerEncodings(status, state);
+  }
+
+  /** Shows `text` about the upload in the place of its path on the server. */
+  function nameUpload(text) {
+    const place = path.closest('.path-field');
+    place.classList.add('path-uploaded');
+    announce('');
+    status.append(`${text} `, button('text-button', 'Enter a path instead', () => {
+      showPath();
+      path.value = '';
+      path.dispatchEvent(new Event('change', { bubbles: true }));
+      path.focus();
+    }));
+  }
+
+  function showPath() {
+    path.closest('.path-field').classList.remove('path-uploaded');
+    announce('');
   }
 
   function refuse(state) {
@@ -202,7 +220,7 @@ function uploadField(box, path) {
   function show(stage, name) {
     // Leaving the page interrupts the upload, but not the unpacking.
     window[stage === 'upload' ? 'addEventListener' : 'removeEventListener']('beforeunload', ask);
-    status.textContent = '';
+    showPath();
     problem.hidden = true;
     chooser.hidden = true;
     activity.hidden = false;
@@ -273,6 +291,7 @@ function uploadField(box, path) {
     });
   }
 
+  if (path.dataset.uploaded) nameUpload(path.dataset.uploaded);
   restore();
 }
 
@@ -285,9 +304,9 @@ function packed(items) {
   const sorted = [...items].sort((a, b) => (a.path < b.path ? -1 : 1));
   const folder = sorted[0].path.split('/')[0];
   const isOneFolder = sorted.every(({ path }) => path.startsWith(`${folder}/`));
-  const name = isOneFolder ? folder : sorted[0].file.name.replace(/\.\w{1,4}$/, '');
+  const name = isOneFolder ? folder : sorted.length === 1 ? sorted[0].file.name : `${sorted.length} files`;
   const contents = hash(sorted.map(({ path, file }) => `${path} ${file.size} ${file.lastModified}`).join('\n'));
-  return { blob: tarBlob(sorted), name: `${name}.tar`, contents };
+  return { blob: tarBlob(sorted), name, contents };
 }
 
 /** A 53-bit hash of `text` (cyrb53), which also works without `crypto.subtle`. */

@@ -326,8 +326,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         item.failed = True  # type: ignore[attr-defined]
 
 
+def open_panel(page: Page, name: str) -> None:
+    """Open the folded panel or section of a form called ``name``."""
+    section = page.locator("details").filter(has=page.locator("summary", has_text=name)).last
+    section.evaluate("section => { section.open = true }")
+
+
 def fill_size(page: Page, side: int) -> None:
     """Fill in the size of a dataset's images."""
+    open_panel(page, "Image size")
     for name in ("resize_width", "resize_height"):
         page.locator(f'[name="{name}"]').fill(str(side))
 

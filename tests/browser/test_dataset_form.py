@@ -9,7 +9,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess
+from tests.browser.conftest import ServerProcess, fill_size
 from tests.site import bars
 
 
@@ -26,12 +26,19 @@ def test_the_splits_of_a_folder_are_used_or_mixed(
     folder = splits(server, "splits")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')
-    path.fill(str(folder))
+    expect(path).to_be_focused()
+    page.keyboard.insert_text(str(folder))
+    page.keyboard.press("Enter")  # loads the preview, and creates nothing
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("The splits of the source are used: train for training, test for test.")
-    expect(contents).to_contain_text("12 images in 3 classes. 12 images examined: PNG, 16 × 16 pixels.")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(contents.locator(".source-previews li")).to_have_count(12)
+    expect(contents).to_contain_text("as they will be stored: 16×16 pixels")
     expect(contents.locator("tbody tr")).to_have_count(3)
-    expect(contents).not_to_have_attribute("aria-busy", "true")
+    expect(findings).to_contain_text("12 images in 3 classes.")
+    expect(findings).to_contain_text("The splits of the source are used: train for training, test for test.")
+    expect(page.locator("#split-panel summary")).to_contain_text("About 9 training, 3 validation, 12 test")
+    expect(findings).to_contain_text("All images have 16×16 pixels.")
+    expect(page.get_by_label("Name", exact=True)).to_have_value("splits, 16×16")
     check_accessibility(page)
 
     # By keyboard
@@ -39,15 +46,18 @@ def test_the_splits_of_a_folder_are_used_or_mixed(
     page.keyboard.press("Enter")
     expect(path).to_have_value(str(folder / "train"))
     expect(page.locator('[name="folder_train_more"]')).to_have_value(str(folder / "test"))
-    expect(contents).to_be_focused()
-    expect(contents).to_contain_text("24 images in 3 classes.")
+    expect(findings).to_be_focused()
+    expect(findings).to_contain_text("24 images in 3 classes.")
     expect(page.get_by_role("button", name="Mix them")).to_have_count(0)
-    expect(page.locator('[name="dataset_name"]')).to_have_value(re.compile("^splits, "))
+    expect(page.locator("#split-panel summary")).to_contain_text("About 18 training, 6 validation")
 
-    # The preview is one of the images
-    caption = page.locator("#resize-preview figcaption")
-    expect(caption).to_contain_text("left/00.png")
-    expect(page.get_by_alt_text("An image of the source, resized")).to_be_visible()
+    # An own size replaces the recommended one, which remains one click away.
+    page.get_by_role("button", name="Change: Image size").click()
+    page.get_by_role("button", name="28", exact=True).click()
+    expect(contents).to_contain_text("as they will be stored: 28×28 pixels")
+    findings.get_by_role("button", name="Use this").click()
+    expect(page.locator('[name="resize_width"]')).to_have_value("16")
+    expect(contents).to_contain_text("as they will be stored: 16×16 pixels")
     check_accessibility(page)
 
     page.get_by_role("button", name=re.compile("Create")).click()
@@ -56,38 +66,47 @@ def test_the_splits_of_a_folder_are_used_or_mixed(
     expect(page.locator("#dataset-facts")).to_contain_text("18 images")
 
 
-def test_no_error_is_shown_while_a_path_is_typed(page: Page, server: ServerProcess) -> None:
-    bars(server.data / "bars-to-type")
+def test_wrong_paths_and_questions_stop_the_button(page: Page, server: ServerProcess) -> None:
+    folder = splits(server, "to-type")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')
-    contents = page.locator("#source-summary")
+    findings = page.get_by_role("region", name="Findings in the source")
+    create = page.get_by_role("button", name="Create dataset")
     with page.expect_response("**/scan"):
-        path.fill(str(server.data / "bars-to"))
-    expect(contents).to_be_hidden()
+        path.fill(str(server.data / "to-typ"))
+    expect(findings).not_to_contain_text("does not exist")  # while it is typed
     path.blur()
-    expect(contents).to_contain_text("does not exist")
-    path.fill(str(server.data / "bars-to-type"))
-    expect(contents).to_contain_text("24 images in 3 classes")
+    expect(page.get_by_text("does not exist")).to_have_count(1)
+    expect(create).to_be_disabled()
+    page.get_by_role("button", name="Use to-type").click()
+    expect(findings).to_contain_text("12 images in 3 classes")
+    expect(create).to_be_enabled()
+
+    path.fill(str(folder / "train"))
+    expect(findings).to_contain_text("Found test/ next to this folder.")
+    expect(create).to_be_disabled()
+    create.click(force=True)
+    expect(page.get_by_text("Answer the question above first.")).to_be_visible()
+    page.get_by_role("button", name="Leave out").click()
+    expect(create).to_be_enabled()
     path.fill("")
-    expect(contents).to_be_hidden()
-    expect(page.locator("#resize-preview figcaption")).not_to_contain_text("png")
+    expect(findings).to_contain_text("Enter a path or upload files")
 
 
 def test_a_table_is_summarized(
     page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
 ) -> None:
     folder = bars(server.data / "with-table")
-    rows = [f"left/0{number}.png,{number / 2}" for number in range(8)]
-    (folder / "train.csv").write_text("\n".join(["image,angle", *rows, "left/99.png,3"]))
-    (folder / "val.csv").write_text("image,angle\nright/00.png,1\n")
+    rows = [f"left/0{number}.png,{number / 2},steel" for number in range(8)]
+    (folder / "train.csv").write_text("\n".join(["image,angle,material", *rows, "left/99.png,3,steel"]))
+    (folder / "val.csv").write_text("image,angle,material\nright/00.png,1,steel\n")
     page.set_viewport_size({"width": 360, "height": 740})
     page.goto("/datasets/images/regression/new")
     page.locator('[name="table_train"]').fill(str(folder / "train.csv"))
-    contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("9 rows with a number each: angle. Ranges: angle 0 to 3.5.")
     findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("9 rows with a number each: angle.")
+    expect(findings).to_contain_text("material is text; only angle is used. Ranges: angle 0 to 3.5.")
     expect(findings).to_contain_text("1 image not found: line 10: left/99.png.")
-    expect(findings).to_be_in_viewport()
     page.get_by_role("button", name="Use it").click()
     expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))
     expect(page.get_by_role("button", name="Use it")).to_have_count(0)
@@ -107,28 +126,27 @@ def test_the_first_objects_and_the_way_on_are_shown_before_anything_is_created(
         (folder / "labels" / f"{number}.txt").write_text(line)
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto("/datasets/images/detection/new")
-    page.locator('[name="train_image_folder"]').fill(str(folder / "images"))
-    page.locator('[name="train_label_folder"]').fill(str(folder / "labels"))
+    page.locator('[name="train_image_folder"]').fill(str(folder))
+    # Nothing waits for the summary, and the page of the failed dataset says how to go on.
+    page.get_by_role("button", name="Create dataset").click()
+    page.get_by_role("link", name="Skip up to 9% and try again").click()
+    expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
+    page.locator('[name="max_unusable_percent"]').evaluate("field => { field.value = 5 }")
+    fill_size(page, 32)
     contents = page.get_by_role("region", name="Contents of the source")
     findings = page.get_by_role("region", name="Findings in the source")
-    expect(contents.locator(".source-previews li")).to_have_count(8)
-    expect(contents.locator(".source-previews .box")).to_have_count(8)
+    create = page.get_by_role("button", name="Create dataset")
+    expect(contents.locator(".source-previews li")).to_have_count(11)
+    expect(contents.locator(".source-previews .box")).to_have_count(11)
     expect(findings).to_contain_text(
         "1 file of labels cannot be used: 3.txt, line 1: 3 columns instead of 5."
     )
-    expect(findings).to_be_in_viewport()
+    expect(create).to_be_disabled()
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
-
-    # Without the button, the page of the failed dataset says how to go on.
-    page.get_by_role("button", name="Create dataset").click()
-    page.get_by_role("link", name="Clone with a limit of 9%").click()
-    expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
-    page.locator('[name="max_unusable_percent"]').evaluate("field => { field.value = 5 }")
-    page.locator('[name="resize_width"]').fill("32")
     findings.get_by_role("button", name="Skip up to 9%").click()
     expect(page.locator('[name="max_unusable_percent"]')).to_have_value("9")
     expect(findings.get_by_role("button", name="Skip up to 9%")).to_have_count(0)
-    page.get_by_role("button", name="Create dataset").click()
+    create.click()
     expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
     expect(page.locator("#skipped-panel")).to_contain_text("3.txt")

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -39,19 +39,19 @@ def test_from_annotations_to_detected_objects(
     page: Page, page_faults: object, check_accessibility: Callable[[Page], None], folder: Path
 ) -> None:
     page.goto("/datasets/images/classification/new")
-    page.get_by_role("link", name="Object detection").click()
+    page.get_by_role("link", name="Detection").click()
     page.locator('[name="train_image_folder"]').fill(str(folder / "images"))
+    open_panel(page, "Annotations elsewhere")
     page.locator('[name="train_label_folder"]').fill(str(folder / "labels"))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("YOLO annotations: 32 images with 32 objects of 1 class.")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("YOLO annotations: 32 images with 32 objects of 1 class.")
     page.get_by_label("Format", exact=True).select_option("KITTI")
-    expect(page.get_by_role("region", name="Findings in the source")).to_contain_text(
-        "5 columns instead of 15"
-    )
+    expect(findings).to_contain_text("5 columns instead of 15")
     page.get_by_label("Format", exact=True).select_option("Detect automatically")
     expect(contents).to_contain_text("Objects per class")
-    page.get_by_label("Grayscale").check()
     fill_size(page, 32)
+    page.get_by_label("Grayscale").check()
     check_accessibility(page)
     create_dataset(page)
     expect(page.get_by_role("heading", name="Objects per class")).to_be_visible()

@@ -39,12 +39,12 @@ def test_a_dataset_is_created_from_an_export_and_downloaded(
 ) -> None:
     page.goto("/datasets/images/detection/new")
     page.locator('[name="train_image_folder"]').fill(str(folder))
-    contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("YOLO annotations: 12 images with 12 objects of 1 class.")
-    expect(page.get_by_text("This folder contains annotations beside the images.")).to_be_visible()
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("YOLO annotations: 12 images with 12 objects of 1 class.")
+    expect(findings).to_contain_text("The annotations are beside the images.")
     page.locator('[name="dataset_name"]').fill("From CVAT")
-    page.get_by_label("Grayscale").check()
     fill_size(page, 64)
+    page.get_by_label("Grayscale").check()
     page.get_by_role("button", name="Create dataset").click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))
 

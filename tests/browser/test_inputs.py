@@ -45,7 +45,7 @@ def test_from_a_table_to_the_class_of_a_text(
 ) -> None:
     page.goto("/datasets/text/classification/new")
     page.get_by_label("CSV file", exact=True).fill(str(texts))
-    expect(page.locator("#source-summary")).to_contain_text("40 texts in 2 classes.")
+    expect(page.locator("#source-findings")).to_contain_text("40 texts in 2 classes.")
     expect(page.get_by_label("Name", exact=True)).to_have_value("topics")
     page.get_by_label("Characters per text").fill("64")
     check_accessibility(page)
@@ -113,7 +113,7 @@ def test_two_images_are_compared(
     shutil.copytree(image_folder, folder, ignore=shutil.ignore_patterns("broken.png"))
     page.goto("/datasets/images/pairs/new")
     page.get_by_label("CSV file or folder", exact=True).fill(str(folder))
-    expect(page.locator("#source-summary")).to_contain_text("in 3 classes.")
+    expect(page.locator("#source-findings")).to_contain_text("in 3 classes.")
     page.get_by_label("Training pairs").fill("48")
     fill_size(page, 16)
     check_accessibility(page)

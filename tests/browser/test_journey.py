@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import customize, start_training, write_network
+from tests.browser.conftest import customize, fill_size, start_training, write_network
 from tests.worker.networks import LENET as NETWORK
 
 TRAINING_MILLISECONDS = 120_000
@@ -31,8 +31,7 @@ def test_from_images_to_a_trained_model(
     # A dataset from a folder of images
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(image_folder))
-    page.locator('[name="resize_width"]').fill("28")
-    page.locator('[name="resize_height"]').fill("28")
+    fill_size(page, 28)
     page.locator('[name="dataset_name"]').fill("Bars")
     page.get_by_role("button", name=re.compile("Create")).click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"))

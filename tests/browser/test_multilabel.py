@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -41,19 +41,21 @@ def test_from_a_table_to_predicted_labels(
     page: Page, page_faults: object, check_accessibility: Callable[[Page], None], table: Path
 ) -> None:
     page.goto("/datasets/images/classification/new")
+    page.get_by_text("More", exact=True).click()
     page.get_by_role("link", name="Multi-label classification").click()
     page.get_by_label("Table file", exact=True).fill(str(table))
     contents = page.get_by_role("region", name="Contents of the source")
     findings = page.get_by_role("region", name="Findings in the source")
-    expect(contents).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
+    expect(findings).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
     # The bars, the head of the table, and its first rows.
     expect(contents.get_by_role("row")).to_have_count(2 + 1 + 5)
+    open_panel(page, "Labels")
     page.get_by_label("Layout").select_option("One column lists the labels")
     expect(findings).to_contain_text("several columns that may list the labels")
     page.get_by_label("Layout").select_option("Detect automatically")
     expect(findings).to_contain_text("8 images have no labels")
-    page.get_by_label("Grayscale").check()
     fill_size(page, 16)
+    page.get_by_label("Grayscale").check()
     check_accessibility(page)
     create_dataset(page)
     expect(page.get_by_role("heading", name="Images per label")).to_be_visible()

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel
 from tests.tfrecord_files import colored, example, write_records
 
 
@@ -18,10 +18,12 @@ def test_from_the_features_of_a_record_to_a_dataset(
     for number in range(2):
         write_records(folder / f"train-0000{number}-of-00002", colored(10))
     page.goto("/datasets/images/classification/new")
+    open_panel(page, "Other sources")
     page.get_by_label("TFRecord", exact=True).check()
     page.get_by_label("TFRecord files", exact=True).fill(str(folder / "train-*"))
     contents = page.get_by_role("region", name="Contents of the source")
-    expect(contents).to_contain_text("TFRecord files: 2 files for train. 20 training records.")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("20 training records.")
     expect(contents.get_by_role("row", name="image/encoded (image) bytes 1")).to_be_visible()
     expect(contents.get_by_role("img", name="Preview")).to_have_js_property("naturalWidth", 8)
     expect(contents.get_by_role("row", name="blue")).to_contain_text("10")
@@ -46,7 +48,7 @@ def test_from_the_features_of_a_record_to_a_dataset(
     page.goto("/datasets/images/generic/new")
     page.get_by_label("TFRecord files", exact=True).fill(str(folder / "arrays.tfrecord"))
     page.get_by_label("Input shape").fill("4×4")
-    expect(contents).to_contain_text("Inputs: numbers, height × width × channels 4×4×1.")
+    expect(findings).to_contain_text("Inputs: numbers, height × width × channels 4×4×1.")
     check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("arrays")
     create_dataset(page)

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model
+from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel, train_model
 
 pytestmark = pytest.mark.browser
 
@@ -38,13 +38,14 @@ def test_from_a_table_to_predicted_numbers(
     page: Page, page_faults: object, check_accessibility: Callable[[Page], None], table: Path
 ) -> None:
     page.goto("/datasets/images/classification/new")
-    page.get_by_role("link", name="Image regression").click()
+    page.get_by_role("link", name="Regression").click()
     page.get_by_label("Table file", exact=True).fill(str(table))
-    page.get_by_label("Grayscale").check()
     fill_size(page, 16)
+    page.get_by_label("Grayscale").check()
     expect(page.get_by_label("Name", exact=True)).to_have_value("levels, 16×16")
+    open_panel(page, "Split")
     page.get_by_label("Validation split").fill("50")
-    expect(page.locator("#split-bar")).to_have_attribute("aria-label", re.compile("Validation 50%"))
+    expect(page.locator("#split-bar")).to_have_attribute("aria-label", re.compile("16 validation"))
     check_accessibility(page)
     create_dataset(page)
     expect(page.get_by_role("heading", name="Target distribution")).to_be_visible()

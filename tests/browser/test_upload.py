@@ -27,8 +27,9 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(
     chooser.value.set_files(folder)
     path = page.locator('[name="folder_train"]')
     expect(path).to_have_value(re.compile("/uploaded bars$"))
-    expect(box).to_contain_text("Uploaded uploaded bars.tar: 24 files")
-    expect(page.locator("#source-summary")).to_contain_text("24 images in 3 classes")
+    expect(box).to_contain_text("Uploaded uploaded bars: 24 files")
+    expect(path).to_be_hidden()  # the name is enough
+    expect(page.locator("#source-findings")).to_contain_text("24 images in 3 classes")
     server_folder = Path(path.input_value())
     assert (server_folder / long_name).read_bytes() == (folder / long_name).read_bytes()
     page.get_by_role("button", name="Create dataset").click()
@@ -36,9 +37,18 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(
 
     page.goto("/uploads")
     check_accessibility(page)
-    page.get_by_role("button", name="Delete uploaded bars.tar").click()
+    page.get_by_role("link", name="New dataset from uploaded bars").click()
+    expect(page.locator("#source-findings")).to_contain_text("24 images in 3 classes")
+    page.get_by_role("link", name="Segmentation").click()
+    expect(page.get_by_role("group", name="Upload: Images")).to_contain_text(
+        "Uploaded uploaded bars: 24 files."
+    )
+    page.get_by_role("button", name="Enter a path instead").click()
+    expect(page.locator('[name="feature_folder"]')).to_be_focused()
+    page.goto("/uploads")
+    page.get_by_role("button", name="Delete uploaded bars").click()
     page.get_by_role("button", name="Delete", exact=True).click()
-    expect(page.get_by_role("row", name=re.compile("uploaded bars.tar"))).to_have_count(0)
+    expect(page.get_by_role("row", name=re.compile("uploaded bars"))).to_have_count(0)
     assert not server_folder.exists()
 
 

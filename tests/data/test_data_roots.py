@@ -203,3 +203,13 @@ def test_completion_omits_names_that_are_not_valid_text(roots: Roots, tree: Path
     for name in (b"\xff.png", b"a\nb", "größe".encode()):
         os.close(os.open(os.path.join(folder, name), os.O_CREAT))
     assert roots.complete(f"{tree}/data/cats/") == [f"{tree}/data/cats/größe"]
+
+
+def test_a_similar_path_is_proposed_for_a_missing_one(roots: Roots, tree: Path) -> None:
+    (tree / "data" / "cats" / "young").mkdir()
+    meant = {"catz": "cats", "Cat/young": "cats/young", "lst.txt": "", "xyz": "", "catz/old": "", "escpe": ""}
+    for name, similar in meant.items():
+        with pytest.raises(BadRequest) as caught:
+            roots.resolve(str(tree / "data" / name), "folder")
+        wanted = f"Did you mean {tree}/data/{similar}?" if similar else ""
+        assert caught.value.hint == wanted, name

@@ -114,9 +114,10 @@ class Created:
 
     @property
     def remarks(self) -> list[str]:
-        """The warnings of the task."""
+        """The notes about the source, and the warnings of the task."""
         found = events.read(self.folder / "create" / "events.jsonl")[0]
-        return [event.message for event in found if isinstance(event, events.Warned)]
+        warned = [event.message for event in found if isinstance(event, events.Warned)]
+        return [*self.recipe.notes, *warned]
 
     def records(self, split: str = "train") -> list[Record]:
         """Return all records of a split."""

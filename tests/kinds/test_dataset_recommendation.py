@@ -22,8 +22,8 @@ STREET = [(960, 720), (960, 720)]
     [
         (CLASSES, [(28, 28)] * 3, TWO_CORES, (28, 28), "squash"),
         (CLASSES, [(64, 48)] * 3, TWO_CORES, (64, 48), "squash"),
-        (CLASSES, CROPS, TWO_CORES, (64, 64), "fill"),
-        (CLASSES, PHOTOS, TWO_CORES, (160, 160), "fill"),
+        (CLASSES, CROPS, TWO_CORES, (64, 64), "squash"),
+        (CLASSES, PHOTOS, TWO_CORES, (160, 160), "squash"),
         (CLASSES, STREET, TWO_CORES, (160, 160), "squash"),
         (CLASSES, STREET, MANY_CORES, (224, 224), "squash"),
         (CLASSES, STREET, GPU, (256, 256), "squash"),
@@ -64,7 +64,7 @@ def test_each_piece_of_advice_has_a_reason() -> None:
         advice.reason for advice in recommend_dataset(SourceFacts(MASKS, STREET), TWO_CORES)
     ]
     assert reasons == [
-        "The images have 17×38 to 79×119 pixels: 64×64 is enough, and filling keeps their different proportions.",
+        "The images have 17×38 to 79×119 pixels: 64×64 is enough.",
         "10% of the 890 images are kept for testing: the model never sees them.",
         "The images have 960×720 pixels: 256×192 on the CPU keeps their proportions.",
     ]

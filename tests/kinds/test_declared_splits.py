@@ -84,8 +84,7 @@ def test_masks(tmp_path: Path, is_outside: bool) -> None:
     made = forms.create(feature_folder=forms.data, **SIZE)
     assert made.counts == {"train": 6, "val": 3}
     assert "used" in made.remarks[0]
-    suggestion = forms.summary(feature_folder=forms.data).suggestion
-    assert suggestion and suggestion.fields["has_val_folder"] is True
+    assert made.remarks[0] in forms.summary(feature_folder=forms.data).facts
 
 
 def test_images_without_targets(tmp_path: Path) -> None:

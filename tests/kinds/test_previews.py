@@ -116,12 +116,13 @@ def test_a_few_bad_files_are_one_click_away_from_a_dataset(tmp_path: Path) -> No
     last = scan("image-classification", tmp_path, folder_train=tmp_path / "data")[-1]
     (remedy,) = last["remedies"]
     assert remedy["fields"] == {"max_unusable_percent": "9"} and "limit of 5%" in remedy["text"]
+    assert remedy["stops"]
     assert any("a/4.png: the file is empty" in text for text in last["problems"])
     forms = Forms("image-classification", tmp_path / "data")
     made = forms.create(folder_train=tmp_path / "data", **SIZE, **remedy["fields"])
     assert made.manifest.skipped == 1
     last = scan("image-classification", tmp_path, folder_train=tmp_path / "data", **remedy["fields"])[-1]
-    assert last["remedies"] == [] and len(last["previews"]) == MAX_PREVIEWS
+    assert last["remedies"] == [] and len(last["previews"]) == last["total"] - 1 == 11
 
 
 def test_rows_over_the_limit_do_not_hide_the_images(tmp_path: Path) -> None:
@@ -147,4 +148,32 @@ def test_a_source_that_takes_too_long_keeps_what_was_found(
 
     assert preview(recipe).pictures
     monkeypatch.setattr(previews, "_make", stop)
-    assert preview(recipe) == previews.Preview()
+    assert preview(recipe) == previews.Preview(total=4)
+
+
+def test_unknown_settings_are_recommended_and_the_splits_of_the_source_are_counted(tmp_path: Path) -> None:
+    for split, count in {"train": 20, "test": 4}.items():
+        for number in range(count):
+            save(tmp_path / "data" / split / "ab"[number % 2] / f"{number}.png", number, (50 + number, 50))
+    root = [("folder_train", str(tmp_path / "data"))]
+    *_, line = scanning.scan(scanning.Request("image-classification", root, [str(tmp_path)]))
+    last = json.loads(line)
+    assert last["splits"] == {"train": 20, "test": 4} and last["total"] == 24 and last["errors"] == {}
+    (advice,) = last["advice"]
+    assert advice["fields"] == {"resize_width": "64", "resize_height": "64", "resize_mode": "squash"}
+    assert {(item["width"], item["height"]) for item in last["previews"]} == {(64, 64)}
+    own = first("image-classification", tmp_path, folder_train=tmp_path / "data", resize_width=10)
+    assert {(item["width"], item["height"]) for item in own} == {(10, 16)}
+
+
+def test_what_creation_would_refuse_is_an_error_and_a_similar_path_is_offered(tmp_path: Path) -> None:
+    save(tmp_path / "small_crops" / "only" / "0.png", 1)
+    *_, last = scan("image-classification", tmp_path, folder_train=tmp_path / "small_crops")
+    assert "at least two are required" in last["errors"]["folder_train"][0] and not last["previews"]
+    request = scanning.Request(
+        "image-classification", [("folder_train", str(tmp_path / "small_crp"))], [str(tmp_path)]
+    )
+    (refused,) = map(json.loads, scanning.scan(request))
+    assert refused["refused"].endswith("small_crp does not exist.")
+    assert refused["suggestion"]["fields"] == {"folder_train": str(tmp_path / "small_crops")}
+    assert refused["suggestion"]["action"] == "Use small_crops"

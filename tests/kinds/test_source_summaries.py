@@ -45,7 +45,7 @@ def test_classes_counts_and_sizes(data: Path) -> None:
     assert "smallest class is “left” with 7 images, the largest “right” with 9" in facts
     assert "24 images examined: PNG and JPEG, 16 × 16 to 200 × 150 pixels." in facts
     assert found["problems"] == [] and found["suggestion"] is None
-    assert Path(found["example"]).is_file()
+    assert len(found["sizes"]) == 24 and [200, 150] in found["sizes"]
 
 
 def test_problems_that_creation_would_report_are_listed(data: Path) -> None:
@@ -77,9 +77,10 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
         bars(data / "sets" / split, each=2)
     root = data / "sets"
     found = summary(data, FOLDER, folder_train=str(root))
-    assert found["facts"][0] == (
-        "The splits of the source are used: Train for training, val for validation, test for test."
-    )
+    assert found["facts"][:2] == [
+        "6 images in 3 classes.",
+        "The splits of the source are used: Train for training, val for validation, test for test.",
+    ]
     assert found["suggestion"] == {
         "text": "Mix the images of Train/, val/ and test/, and divide them again?",
         "action": "Mix them",
@@ -87,8 +88,10 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
             "folder_train": str(root / "Train"),
             "folder_train_more": f"{root / 'val'}\n{root / 'test'}",
         },
+        "stops": False,
+        "decline": "",
     }
-    assert len(found["bars"]) == 3 and "6 images in 3 classes." in found["facts"]
+    assert len(found["bars"]) == 3
     wanted = {
         "folder_train": str(root / "Train"),
         "has_val_folder": True,
@@ -101,6 +104,8 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
         "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
         "action": "Use them",
         "fields": wanted,
+        "stops": True,
+        "decline": "Leave out",
     }
     assert len(beside["bars"]) == 3
     used = summary(data, FOLDER, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")

@@ -29,9 +29,11 @@ def splits_of(root: Path, **fields: object) -> tuple[dict[str, list[str]], list[
         assert [len(boxes) for boxes in split.targets] == [1] * len(split)
     made = forms.create(**fields)
     assert made.counts == {name: len(split) for name, split in plan.splits.items()}
-    suggestion = forms.summary(train_image_folder=root).suggestion
-    if suggestion:
-        assert names(forms.plan(**fields | suggestion.fields).splits) == names(plan.splits)
+    shown = forms.summary(**fields)
+    if shown.suggestion:
+        assert any("The splits of the source are used" in text for text in shown.facts)
+        mixed = forms.plan(**fields | shown.suggestion.fields, pct_val=0)
+        assert len(mixed.splits["train"]) >= sum(map(len, plan.splits.values()))
     return names(plan.splits), made.remarks
 
 
@@ -174,7 +176,9 @@ def test_lists_of_masks(tmp_path: Path, folder: str) -> None:
     }
     assert {name: sorted(files) for name, files in found.items()} == WANTED
     suggestion = forms.summary(feature_folder=root).suggestion
-    assert suggestion and forms.create(**suggestion.fields, **SIZE).counts == {"train": 4, "val": 2}
+    assert suggestion and suggestion.action == "Mix them"
+    mixed = forms.create(**suggestion.fields, folder_pct_val=50, **SIZE)
+    assert mixed.counts == {"train": 3, "val": 3}
 
 
 def test_lists_that_are_entered(tmp_path: Path) -> None:

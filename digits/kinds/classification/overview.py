@@ -69,7 +69,7 @@ class FolderOverview(Overview):
         found = merge(self._scans)
         self.is_complete = found.complete
         images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
-        summary.facts.append(f"{self.at_least}{images} in {self.at_least.lower()}{classes}.")
+        summary.facts.insert(0, f"{self.at_least}{images} in {self.at_least.lower()}{classes}.")
         counts = [(item.label, len(item.files)) for item in found.classes if item.files]
         summary.set_bars("Images per class", counts)
         if found.complete:

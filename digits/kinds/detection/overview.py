@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from digits.data.declared_splits import describe_splits
 from digits.data.images import Size
 from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
-from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
 from digits.kinds.detection import box_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable

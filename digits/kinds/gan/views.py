@@ -19,6 +19,7 @@ class Views(views.Views[CreateGan]):
     distribution = ""
     balancing = ("none",)
     checks_counts = False
+    guide = "gan.md"
     invitation = (
         "Generate new images like those in a folder, from random vectors. For conditional networks, "
         "an attributes file such as that of CelebA adds attributes."

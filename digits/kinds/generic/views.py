@@ -33,6 +33,7 @@ class Views(views.Views[CreateGeneric]):
 
     distribution = ""
     balancing = ("none",)
+    guide = "tfrecords.md"
     invitation = (
         "Train on TFRecord files directly: an image or an array of numbers as input, and numbers of any shape as "
         "target (optional). The network defines the loss."

@@ -26,6 +26,7 @@ class Views(RegressionViews):
     group = "direction"
     groups = "directions"
     distribution = "Brighter toward"
+    guide = "gradients.md"
     invitation = "Learn the direction in which a generated image gets brighter: a test that requires no data."
     infer_title = "Predict the gradient of an image"
     result = "The gradient appears here."

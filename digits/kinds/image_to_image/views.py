@@ -16,6 +16,7 @@ class Views(views.Views[CreateImageToImage]):
     distribution = ""
     balancing = ("none",)
     metrics = (views.Metric("psnr", "PSNR", "dB"), views.Metric("ssim", "SSIM"))
+    guide = "image-to-image.md"
     invitation = (
         "Turn images into other images, such as noisy into clean ones. From a folder of images and one of target "
         "images with the same names, from a table, from TFRecord files, or from images that are their own targets."

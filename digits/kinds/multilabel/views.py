@@ -22,6 +22,7 @@ class Views(views.Views[CreateMultilabel]):
         views.Metric("f1_macro", "F1, mean of classes", "%", chart=None),
         views.Metric("exact_match", "All labels right", "%", chart=None),
     )
+    guide = "multilabel.md"
     invitation = (
         "Predict any number of labels for each image, such as the objects in it. "
         "From a CSV, JSON Lines or Parquet file, or TFRecord files."

@@ -119,7 +119,7 @@ class CocoOverview(source_summary.Overview):
         self._found = found = self._overview.find_annotations(self._folders)
         objects = count_of(sum(map(len, found.masks.regions.values())), "object")
         images_found = count_of(len(found.matches.names), "image")
-        self.start.facts.append(f"{found.masks.title} annotations: {images_found} with {objects}.")
+        self.start.facts.insert(0, f"{found.masks.title} annotations: {images_found} with {objects}.")
         self.start.problems += found.notes
         self._overview.describe(found, self.start)
         yield len(found.matches.names)

@@ -27,6 +27,7 @@ LINES = "text_list"
 class Views(ClassificationViews):
     """Classes and texts."""
 
+    guide = "text.md"
     invitation = "Assign each text to one class, such as its topic or language. From CSV files."
     infer_title = "Classify a text"
     record = "text"

@@ -17,7 +17,7 @@ from digits.core.task import Failure
 from digits.data import health, label_check
 from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
-from digits.data.manifest import SKIPPED_FILE, Manifest
+from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
@@ -61,7 +61,10 @@ def panel(job: DatasetJob, manifest: Manifest) -> dict[str, Any]:
     body["findings"] = [_finding(job, manifest, labels.finding)] if labels and labels.finding.count else []
     body["labels"] = _label_panel(job, labels)
     if result is not None:
-        body["findings"] += [_finding(job, manifest, finding) for finding in result.findings]
+        # The page lists skipped images at its top.
+        body["findings"] += [
+            _finding(job, manifest, finding) for finding in result.findings if finding.id != "skipped"
+        ]
         body["histograms"] = [_histogram(job, item) for item in result.histograms if item.counts]
         body["images"] = result.images
         cleaned = [item.id for item in result.findings if item.id in CLEANED and item.removable_count]
@@ -127,7 +130,6 @@ def _label_panel(job: DatasetJob, labels: LabelCheck | None) -> dict[str, Any] |
 def _finding(job: DatasetJob, manifest: Manifest, finding: Finding) -> dict[str, Any]:
     views = views_of(job.data_kind)
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
-    has_list = finding.id == "skipped" and (job.folder / SKIPPED_FILE).is_file()
     url = f"{explore}&finding={finding.id}" if finding.records else None
     severity, tone, icon = SEVERITIES[finding.severity]
     return {
@@ -138,7 +140,7 @@ def _finding(job: DatasetJob, manifest: Manifest, finding: Finding) -> dict[str,
         "percent": 100 * finding.fraction,
         "noun": _noun(views, finding),
         "samples": _samples(job, manifest, finding) if views.shows_images else [],
-        "url": url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if has_list else url,
+        "url": url,
         "clean_url": url_for("versions.new", job_id=job.id, clean=finding.id)
         if finding.removable_count
         else None,

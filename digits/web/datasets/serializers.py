@@ -48,6 +48,7 @@ def dataset_contents(job: DatasetJob) -> DatasetContents | None:
         splits={name: describe(SplitCounts, split) for name, split in manifest.splits.items()},
         mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
         skipped=skipped(job),
+        notes=job.recipe.notes,
         version_of=version_of(job),
         new_version_url=url_for("versions.new", job_id=job.id),
         explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),

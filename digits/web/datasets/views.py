@@ -18,9 +18,11 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.resources import resource_folder
+from digits.core.task import Failure
 from digits.data import images
 from digits.data.causes import LIMIT_FIELD
-from digits.kinds import Kind, all_kinds, scanning
+from digits.data.sources import count_of
+from digits.kinds import Kind, all_kinds, kind_named, scanning
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.decoding import ResizedImage
 from digits.kinds.form_fields import errors_of
@@ -30,6 +32,7 @@ from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import submit_dataset
+from digits.web.datasets.uploads import describe_upload
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.offload import in_thread
@@ -38,12 +41,20 @@ from digits.web.resources.datasets import CreatedDataset, DatasetSummary, Resize
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
+from digits.web.security.usernames import login_name
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)
 
 EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
+# The kinds with a card in the form of datasets, in order: the title of each, and the question that its models answer.
+COMMON_KINDS = {
+    "image-classification": ("Classification", "What is in the image?"),
+    "image-object-detection": ("Detection", "Where are the objects?"),
+    "image-segmentation": ("Segmentation", "Which pixels are what?"),
+    "image-regression": ("Regression", "How much of it?"),
+}
 # Limits disk load: further scans wait.
 _scanning = threading.BoundedSemaphore(4)
 _checking = threading.BoundedSemaphore(4)
@@ -53,10 +64,15 @@ _listing = threading.BoundedSemaphore(4)
 @blueprint.get("/datasets/<kind:kind>/new")
 def new(kind: Kind) -> str:
     form = _form(kind, None)
-    _clone_into(form, kind, request.args.get("clone"))
+    clone = request.args.get("clone")
+    _clone_into(form, kind, clone)
+    failure = serializers.page(find_dataset(clone)).failure if clone else None
+    if upload_id := request.args.get("upload"):
+        _upload_into(form, upload_id)
     if LIMIT_FIELD in request.args:  # the limit with which a failed dataset can be created
         form[LIMIT_FIELD].process(request.args)
-    return _form_page(kind, form)
+        failure = None  # that will not happen again
+    return _form_page(kind, form, failure)
 
 
 @twin(blueprint, "/datasets/<kind:kind>", CreatedDataset)
@@ -167,6 +183,7 @@ def _scan_request(kind: Kind, form: ImageDatasetForm[Any], kept: contextlib.Exit
         remote=list(services().remote.allowed),
         uploads=uploads,
         uploads_folder=str(job.folder) if isinstance(job, DatasetJob) else "",
+        device="gpu" if any(device.is_gpu for device in services().devices.list()) else "cpu",
     )
 
 
@@ -229,12 +246,33 @@ def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> 
     form.fill(job)
 
 
-def _form_page(kind: Kind, form: ImageDatasetForm[Any]) -> str:
+def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
+    """Fill in the source with an upload of this user, if the form has one."""
+    state = describe_upload(services().uploads.get(upload_id, login_name(request)))
+    if not form.SOURCES or state.folder is None:
+        return
+    field = form[form.source_field()]
+    is_table = form.source.method == "csv" and len(state.tables) == 1
+    field.data = state.tables[0] if is_table else state.folder
+    words = f"Uploaded {state.name}: {count_of(state.files or 0, 'file')}."
+    field.render_kw = {**(field.render_kw or {}), "data-uploaded": words}
+
+
+def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None = None) -> str:
+    if form.SOURCES and request.method == "GET":
+        field = form[form.source_field()]
+        field.render_kw = {**(field.render_kw or {}), "autofocus": True}
+    common = [(kind_named(name), title, question) for name, (title, question) in COMMON_KINDS.items()]
     return render_in_turns(
         "dataset_new.html",
         kind=kind,
-        kinds=list(all_kinds().values()),
+        common=common,
+        others=[item for item in all_kinds().values() if item.name not in COMMON_KINDS],
         invitation=views_of(kind).invitation,
+        guide=views_of(kind).guide,
         form=form,
+        failure=failure,
+        carried={name: request.args[name] for name in ("upload",) if name in request.args},
+        keeps_values="clone" in request.args or request.method == "POST",
         data_roots=[str(root) for root in services().settings.readable_roots],
     )

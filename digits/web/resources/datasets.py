@@ -93,7 +93,10 @@ class SkippedImages(Struct):
 
 
 class DatasetContents(Struct):
-    """What a finished dataset contains. ``tiles`` are titles with values, and ``about`` describes the targets."""
+    """What a finished dataset contains. ``tiles`` are titles with values, and ``about`` describes the targets.
+
+    ``notes`` are sentences about how the source was understood.
+    """
 
     width: int
     height: int
@@ -115,6 +118,7 @@ class DatasetContents(Struct):
     mean_pixel: list[float]
     skipped: SkippedImages
     source: dict[str, str]
+    notes: list[str]
     content_hash: str
     version_of: VersionOf | None
     new_version_url: str

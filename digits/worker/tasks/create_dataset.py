@@ -129,7 +129,7 @@ class Creation:
             plan = read_source(self._recipe, self._report)
         except (UnusableSource, samples.DownloadFailed) as error:
             raise UserFault(error.message, error.hint, remedy=error.remedy) from error
-        for warning in [*self._recipe.notes, *plan.warnings]:
+        for warning in plan.warnings:
             self._report.warn(warning)
         for name, split in plan.splits.items():
             self._report.counted(name, plan, plan.counts(split, range(len(split))))

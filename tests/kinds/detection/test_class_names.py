@@ -182,7 +182,7 @@ def test_files_that_differ_are_a_question(tmp_path: Path) -> None:
     suggestion = forms.summary(train_image_folder=root).suggestion
     assert suggestion and "labels/classes.txt (dog, cat) and data.yaml (cat, dog)" in suggestion.text
     assert suggestion.action == "Use labels/classes.txt"
-    found = forms.plan(**suggestion.fields, pct_val=0, **SIZE)
+    found = forms.plan(train_image_folder=root, **suggestion.fields, pct_val=0, **SIZE)
     assert found.target.names == ["dog", "cat"]
     found = forms.plan(train_image_folder=root, class_names_file=root / "data.yaml", pct_val=0, **SIZE)
     assert found.target.names == ["cat", "dog"]

@@ -219,8 +219,7 @@ def test_splits_of_a_hugging_face_folder_are_used(forms: Forms, table: Path) -> 
             objects = {"bbox": [[2, 3, 10, 12]], "categories": ["thing"]}
             lines.append(json.dumps({"file_name": f"{number}.png", "objects": objects}))
         (hub / split / "metadata.jsonl").write_text("\n".join(lines))
-    suggestion = forms.summary(train_image_folder=hub).suggestion
-    assert suggestion and "train/metadata.jsonl and validation/metadata.jsonl" in suggestion.text
-    assert suggestion.fields["val_label_folder"] == str(hub / "validation" / "metadata.jsonl")
+    facts = " ".join(forms.summary(train_image_folder=hub).facts)
+    assert "Annotations: train/metadata.jsonl and validation/metadata.jsonl." in facts
     made = forms.create(train_image_folder=hub, pct_test=25)
     assert made.counts == {"train": 3, "val": 2, "test": 1}

@@ -120,7 +120,7 @@ def test_the_source_is_summarized(forms: Forms) -> None:
     root = write_squares(forms.data / "squares")
     found = forms.summary(feature_folder=root)
     assert "40 images with target images." in found.facts
-    assert found.suggestion and found.suggestion.fields["label_folder"] == str(root / "targets")
+    assert "Used: images/ and targets/." in found.facts
     assert "each image is its own target" in str(forms.summary(feature_folder=root / "images").facts)
 
 

@@ -83,8 +83,10 @@ def test_label_images_of_several_people_are_unclear(forms: Forms) -> None:
 def test_images_and_masks_can_be_in_one_folder(forms: Forms, mask: str) -> None:
     save(forms.data, "{}.jpg", mask, 1)
     shown = forms.summary(feature_folder=forms.data)
-    assert shown.suggestion and shown.suggestion.fields == {"label_folder": str(forms.data)}
-    assert shown.facts[0] == f"{COUNT} images with label images."
+    assert shown.facts[:2] == [
+        f"{COUNT} images with label images.",
+        "The label images are beside the images.",
+    ]
     made = create(forms)
     assert made.manifest.target.names == ["background", "class 1"] and count_pixels(made) == PIXELS
     assert made.counts["train"] == COUNT

@@ -182,7 +182,7 @@ def test_the_source_is_summarized(forms: Forms) -> None:
     (root / "masks" / "1.png").write_text("no image")
     (root / "images" / "more.png").write_bytes((root / "images" / "2.png").read_bytes())
     found = forms.summary(feature_folder=root)
-    assert found.suggestion and found.suggestion.fields["label_folder"] == str(root / "masks")
+    assert "Used: images/ and masks/." in found.facts
     facts, problems = " ".join(found.facts), " ".join(found.problems)
     assert "40 images with label images." in facts and "2 classes: background, foreground." in facts
     assert "255 is “foreground”" in facts
@@ -208,7 +208,7 @@ def test_a_coco_file_beside_the_images_becomes_a_dataset(forms: Forms) -> None:
     found = forms.summary(feature_folder=folder)
     assert "COCO annotations: 8 images with 8 objects." in found.facts and not found.problems
     assert found.bars == [("background", 8), ("square", 8)]
-    assert found.suggestion and found.suggestion.fields["label_folder"] == str(folder / "result.json")
+    assert "Used: result.json." in found.facts
     made = forms.create(feature_folder=folder, **SIZE)
     assert made.recipe.train.targets == str(folder / "result.json")
     assert made.manifest.target.names == ["background", "square"]

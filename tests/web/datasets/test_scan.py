@@ -46,7 +46,7 @@ def test_paths_that_creation_refuses_are_refused(site: Site) -> None:
     for path in ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", *below]:
         (found,) = lines(site, folder_train=path)
         assert found["refused"], path
-        assert found["facts"] == found["problems"] == found["bars"] == [] and not found["example"], path
+        assert found["facts"] == found["problems"] == found["bars"] == [], path
 
 
 def test_a_scan_ends_with_its_connection(site: Site) -> None:
@@ -105,7 +105,8 @@ def test_the_first_images_follow_the_summary(site: Site) -> None:
     folder = bars(site.data / "bars")
     *_, contents, last = lines(site, folder_train=str(folder), resize_width=10, resize_height=8)
     assert contents["finished"] and contents["previews"] == []
-    assert last == {**contents, "previews": last["previews"]}
+    planned = ("previews", "total", "advice")
+    assert last == {**contents, **{name: last[name] for name in planned}} and last["total"] == 24
     assert {item["label"] for item in last["previews"]} == {"left", "middle", "right"}
     assert {(item["width"], item["height"]) for item in last["previews"]} == {(10, 8)}
 

@@ -119,7 +119,7 @@ def test_a_dataset_over_the_limit_is_cloned_with_one_that_is_enough(site: Site) 
     assert message in page and hint in page
     assert body["error"] == message and hint in body["hint"]
     found = re.search(r'href="([^"]*clone=[^"]*)">', page)
-    assert found and "Clone with a limit of 9%" in page
+    assert found and "Skip up to 9% and try again" in page
     link = html.unescape(found[1])
     form = site.get(link).text
     assert re.search(r'name="max_unusable_percent"[^>]*value="9"', form)
