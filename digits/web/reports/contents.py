@@ -12,6 +12,7 @@ from digits import __version__
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
+from digits.core.splits import SPLIT_TITLES
 from digits.core.task import TaskState
 from digits.data import evaluation as evaluations
 from digits.data import images
@@ -20,10 +21,12 @@ from digits.data.images import UnusableImage
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.records import Record, SplitReader
+from digits.data.sources import count_of
 from digits.kinds.decoding import DrawnRecord, RecordTarget, Request, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, training_charts, views_of
 from digits.web.evaluations import charts as evaluation_charts
+from digits.web.evaluations.model_result import result_of
 from digits.web.evaluations.panel import dataset_of, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
@@ -100,12 +103,13 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a model; ``problem`` is why its training failed, if it did."""
+    """The report of a model, with the ``verdict`` on it in words; ``problem`` is why its training failed, if it did."""
 
     job_id: str
     name: str
     type_title: str
     created: str
+    verdict: str
     facts: Pairs
     problem: str
     notes: str
@@ -151,7 +155,8 @@ def build(job: ModelJob, name: str = "") -> Report:
         name=job.name,
         type_title=row.type_title,
         created=_date(datetime.now(UTC).timestamp()),
-        facts=_facts(job, model, result),
+        verdict=_verdict(job),
+        facts=_facts(job, model),
         problem=job.failure.message if job.failure else "",
         notes=job.notes or "",
         settings=model.settings,
@@ -160,7 +165,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         else None,
         curves=in_thread(curves, state.metrics, training_charts(views)),
         evaluated=_evaluated(job, result, views) if result else None,
-        environment=_environment(job, state, model.devices),
+        environment=_environment(job, state, model.devices, _content_hash(job, result)),
         layers=_layers(model.layers),
         network=model.network,
         network_problem=model.network_problem,
@@ -186,12 +191,28 @@ def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation |
     return min(results, key=rank, default=None)
 
 
-def _facts(job: ModelJob, model: ModelPage, result: Evaluation | None) -> Pairs:
+def _verdict(job: ModelJob) -> str:
+    """Return the result of the training in a few sentences; "" if nothing measures it."""
+    result = result_of(job)
+    if result is None:
+        return ""
+    outcome, verdict = result.outcome, result.verdict
+    records = count_of(outcome.records, f"{SPLIT_TITLES[result.split].lower()} {outcome.noun}")
+    metric = f"{outcome.metric.title} {outcome.metric.format(outcome.value)} on {records}"
+    return " ".join(f"{words.rstrip('.')}." for words in (verdict.title, metric, verdict.reason) if words)
+
+
+def _content_hash(job: ModelJob, result: Evaluation | None) -> str:
+    """Return the hash of the model's dataset; "" if it is unknown."""
+    manifest = serializers.manifest_of(job)
+    if manifest:
+        return manifest.content_hash
+    return result.content_hash if result and result.dataset_id == job.dataset_id else ""
+
+
+def _facts(job: ModelJob, model: ModelPage) -> Pairs:
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
-    content_hash = manifest.content_hash if manifest else ""
-    if not content_hash and result and result.dataset_id == job.dataset_id:
-        content_hash = result.content_hash
     dataset = (
         "Unknown: the model was imported"
         if job.is_imported
@@ -212,14 +233,13 @@ def _facts(job: ModelJob, model: ModelPage, result: Evaluation | None) -> Pairs:
         "Group": job.group,
         "Dataset": dataset,
         "Records": counts if not job.is_imported else "",
-        "Content hash": content_hash,
         "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
         "ID": job.id,
     }
     return [(key, value) for key, value in facts.items() if value]
 
 
-def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
+def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: str) -> Pairs:
     result = state.result or {}
     recorded = result.get("environment")
     known = recorded if isinstance(recorded, dict) else {}
@@ -228,6 +248,7 @@ def _environment(job: ModelJob, state: TaskState, devices: str) -> Pairs:
         **{key: str(value) for key, value in known.items()},
         "Device": devices,
         "Seed": "" if seed is None else str(seed),
+        "Dataset hash": content_hash,
         "Report": f"DIGITS {__version__}",
     }
     return [(key, value) for key, value in facts.items() if value]

@@ -42,7 +42,7 @@ class Plot:
     x: str
     y: str
     x_range: tuple[str, str]
-    y_range: tuple[str, str]
+    y_range: tuple[str, ...]
     summary: str = ""
     lines: Sequence[Line] = ()
     bars: Sequence[tuple[float, float, float, float]] = ()
@@ -89,7 +89,7 @@ def _curve(chart: Chart, columns: list[tuple[str, str, list[tuple[float, float]]
     lines = [
         Line(
             f"{name.replace('_', ' ')} ({STAGE_TITLES[stage]})",
-            COLORS[names.index(name) % len(COLORS)],
+            COLORS[(2 * names.index(name) + (stage == "val")) % len(COLORS)],
             stage == "val",
             [
                 (round((x - min(xs)) / span_x, 4), round(min(1.0, max(0.0, (y - low) / span_y)), 4))
@@ -107,7 +107,7 @@ def _curve(chart: Chart, columns: list[tuple[str, str, list[tuple[float, float]]
         x="Epoch",
         y="",
         x_range=(format_number(min(xs)), format_number(max(xs))),
-        y_range=(chart.format(low), chart.format(high)),
+        y_range=(chart.format(low), chart.format((low + high) / 2), chart.format(high)),
         summary=f"at the end: {', '.join(last)}",
         lines=lines,
     )

@@ -65,13 +65,16 @@ def test_the_report_shows_settings_curves_evaluation_and_environment(
     manifest = site.services.store.get(dataset, DatasetJob).manifest()
     assert manifest
     report = site.json(f"/models/{model}/report.json")
-    assert report["name"] == NAME and report["facts"]["Content hash"] == manifest.content_hash
+    assert report["name"] == NAME and report["environment"]["Dataset hash"] == manifest.content_hash
     assert report["settings"]["Batch size"] == "6" and report["settings"]["Augmentation"] == "horizontal flip"
     assert report["environment"]["Seed"] == "7" and report["environment"]["Device"] == "CPU"
     assert report["environment"]["TensorFlow"].startswith("2.")
     (found,) = site.json(f"/models/{model}/evaluation.json")["evaluations"]
     assert report["evaluation"]["metrics"] == found["metrics"]
-    assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == found["records"]
+    wrong = found["records"] - sum(row[place] for place, row in enumerate(found["confusion_matrix"]))
+    assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == wrong
+    accuracy = f"Accuracy {100 * found['metrics']['accuracy']:.2f}% on {found['records']} validation images."
+    assert accuracy in page[: page.index("Confusion matrix")]
     for words in (
         "Bars &amp; &lt;b&gt;stripes",
         "Confusion matrix",
@@ -126,7 +129,7 @@ def test_a_model_that_has_not_been_trained(site: Site, dataset: str) -> None:
     for path in [*folder.glob("snapshot_*"), folder / "network.py"]:
         path.unlink()
     page, report = every_form(site, model)
-    assert "The network cannot be shown" in page and "Content hash" in report["facts"]
+    assert "The network cannot be shown" in page and "Dataset hash" in report["environment"]
 
 
 def test_a_deleted_dataset(site: Site, model: str) -> None:
