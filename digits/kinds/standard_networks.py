@@ -91,6 +91,11 @@ class Network:
     refusals: dict[str, str] = field(default_factory=dict)
 
     @property
+    def in_words(self) -> str:
+        """Its title within a sentence: *ResNet-50*, but *the small object detector*."""
+        return f"the {self.title[0].lower()}{self.title[1:]}" if " " in self.title else self.title
+
+    @property
     def missing(self) -> str:
         """How to install the package that the network requires; "" if it can be used."""
         # Looks for the package without importing it.

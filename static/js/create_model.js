@@ -36,6 +36,12 @@ export function startCreating(form, region, check, job, obtain, remedies) {
     job.free();
     if (answer) concern(answer);
   });
+  // The warnings are about the settings that were checked.
+  for (const type of ['input', 'change']) {
+    form.addEventListener(type, ({ target }) => {
+      if (target.name !== 'model_name' && region.getAttribute('aria-busy') !== 'true') region.hidden = true;
+    });
+  }
   unchecked.addEventListener('click', () => form.reportValidity() && send());
 
   /** Shows the warnings in `answer` with the remedies. */

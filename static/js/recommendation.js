@@ -7,6 +7,7 @@ import { duration } from './format.js';
 import { getJson, urlPrefix } from './http.js';
 
 const LABELS_SHOWN = 4;
+const MINUTE = 60; // seconds
 
 /**
   * Initializes the card and the choice of a network in `form`. Returns functions: `isApplied(name)` returns whether a
@@ -73,6 +74,7 @@ export function startRecommendation(form, datasets, changed) {
       const offered = best?.networks[radio.value];
       const box = radio.closest('.choice');
       box.hidden = !offered;
+      box.querySelector('[data-best]').hidden = radio.value !== best?.network;
       box.querySelector('[data-refusal]').textContent = offered?.refusal ?? '';
       // A disabled field would not be sent; the server refuses it with the reason.
       radio.disabled = Boolean(offered?.refusal) && !radio.checked;
@@ -148,9 +150,9 @@ export function startRecommendation(form, datasets, changed) {
       const radio = form.querySelector('[name="previous_networks"]:checked');
       return radio ? `Train the network of “${radio.dataset.title}”` : 'Choose a model';
     }
-    const { title } = network().dataset;
+    const { words } = network().dataset;
     const from = { random: 'from scratch', imagenet: 'from ImageNet weights', file: 'from your weights' }[weights()];
-    return `${weights() !== 'random' && tuning.checked ? 'Fine-tune' : 'Train'} ${title} ${from}`;
+    return `${weights() !== 'random' && tuning.checked ? 'Fine-tune' : 'Train'} ${words} ${from}`;
   }
 
   function reason(words) {
@@ -176,7 +178,7 @@ export function startRecommendation(form, datasets, changed) {
     document.getElementById('headline').textContent = words;
     part('reason').textContent = recommended ? best.reason : reason(words);
     say('accuracy', recommended ? accuracy : '');
-    say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(seconds)}, measured`);
+    say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(MINUTE * Math.max(1, Math.round(seconds / MINUTE)))}, measured`);
     part('restore').hidden = recommended || !best;
     changed();
   }

@@ -49,6 +49,7 @@ async function loadGraph(panel, address) {
       if (status !== STARTING || left === 0) throw new Error(`TensorBoard did not start (${status}).`);
       await new Promise((resolve) => setTimeout(resolve, START_MILLISECONDS));
     }
+    frame.addEventListener('load', () => hideHeader(frame));
     frame.src = address;
     frame.hidden = false;
     words.hidden = true;
@@ -58,6 +59,13 @@ async function loadGraph(panel, address) {
   } finally {
     delete words.dataset.waiting;
   }
+}
+
+/** Hides TensorBoard's own header, which offers nothing but the graph here. */
+function hideHeader({ contentWindow, contentDocument }) {
+  const style = new contentWindow.CSSStyleSheet();
+  style.replaceSync('app-header { display: none !important; }');
+  contentDocument.adoptedStyleSheets = [style];
 }
 
 function layerRow({ name, type, shape, parameters }) {

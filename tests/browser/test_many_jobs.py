@@ -46,7 +46,7 @@ def server(
             save(DatasetJob(**facts, name=f"birds {number}", recipe=recipe, tasks=DatasetJob.first_tasks()))
             continue
         save(
-            ModelJob(
+            job := ModelJob(
                 **facts,
                 name=f"net {number - DATASETS}",
                 recipe=Train(dataset=str(folder / "20260101-000000-000000")),
@@ -55,6 +55,8 @@ def server(
                 summary=Summary(sparkline=[3.0, 2.0, 1.0], last_accuracy=number % 7),
             )
         )
+        for ending in ("index", "data-00000-of-00001"):
+            (job.folder / f"snapshot_1.ckpt.{ending}").write_bytes(b"weights")
     return start_server("--no-standby", "--jobs-dir", str(folder))
 
 

@@ -282,18 +282,10 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("2")
     check_accessibility(page)
 
-    # The network has many parameters for so few images.
-    page.get_by_role("button", name="Train", exact=True).click()
-    warning = page.locator("#train-result")
-    expect(warning).to_contain_text("it will memorize the images")
-    expect(warning.get_by_role("button")).to_have_text(
-        ["Train ResNet-32 from scratch instead", "Train anyway"]
-    )
-    check_accessibility(page)
-    warning.get_by_role("button", name="Train anyway").click()
+    start_training(page)
     panel = page.locator("#preflight-panel")
     expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
-    expect(panel).to_have_attribute("open", "")
+    panel.locator("summary").click()
     expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
     picture = panel.get_by_alt_text("Images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
@@ -478,6 +470,32 @@ def test_create_shows_the_error_of_a_running_check(page: Page, page_faults, by_h
     by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
     expect(page.locator("#train-result")).to_contain_text("Loss 2")
     page.get_by_role("button", name="Train anyway").click()
+    by_hand.was_created_after("preview-2")
+
+
+def test_warnings_are_shown_with_remedies_before_the_training(
+    page: Page, by_hand: ByHand, check_accessibility: Callable[[Page], None]
+):
+    train = page.get_by_role("button", name="Train", exact=True)
+    result = passed(1, "large") | {"remedies": [{"words": "Train 3 epochs", "fields": {"train_epochs": "3"}}]}
+    train.click()
+    by_hand.wait_for(by_hand.checking, 1).fulfill(json=result)
+    warning = page.locator("#train-result")
+    expect(warning).to_contain_text("Loss 1")
+    expect(warning.get_by_role("button")).to_have_text(["Train 3 epochs", "Train anyway"])
+    expect(warning).to_be_focused()
+    check_accessibility(page)
+    warning.get_by_role("button", name="Train 3 epochs").click()
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("3")
+    expect(warning).to_be_hidden()
+    expect(train).to_be_focused()
+    train.press("Enter")
+    by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "large"))
+    # The recommendation is offered, too.
+    buttons = ["Train ResNet-32 from scratch instead", "Train anyway"]
+    expect(warning.get_by_role("button")).to_have_text(buttons)
+    assert not by_hand.created
+    warning.get_by_role("button", name="Train anyway").click()
     by_hand.was_created_after("preview-2")
 
 

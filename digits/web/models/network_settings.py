@@ -101,7 +101,7 @@ def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> Rec
 
 
 def _headline(best: Recommendation) -> str:
-    title = every_network()[best.network].title
+    title = every_network()[best.network].in_words
     if best.settings.get("initial_weights") == "imagenet":
         return f"Fine-tune {title} from ImageNet weights"
     return f"Train {title} from scratch"
