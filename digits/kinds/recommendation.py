@@ -192,14 +192,14 @@ def fine_tuning(
 
 
 def fine_tuning_to_masks(facts: Facts) -> Settings:
-    """Return the settings of Fine-tune for segmentation, with small batches: each image has many labels."""
+    """Return the settings of Fine-tune for segmentation."""
     augmentation = {"aug_scale": "0.15", "aug_contrast": "0.2"}
-    return fine_tuning(facts, _batch_of_masks(facts), 60, 150, whole_epochs=8) | augmentation
+    return fine_tuning(facts, _batch_of_pixels(facts), 60, 150, whole_epochs=8) | augmentation
 
 
-def training_on_masks(facts: Facts) -> Settings:
-    """Return the settings for segmentation from scratch: about 400 steps, however few the images."""
-    size = _batch_of_masks(facts)
+def training_on_pixels(facts: Facts) -> Settings:
+    """Return the settings for targets of pixels, from scratch: about 400 steps, however few the images."""
+    size = _batch_of_pixels(facts)
     every = str(_epochs_between_validations(facts, size))
     return {
         "batch_size": str(size),
@@ -210,7 +210,8 @@ def training_on_masks(facts: Facts) -> Settings:
     }
 
 
-def _batch_of_masks(facts: Facts) -> int:
+def _batch_of_pixels(facts: Facts) -> int:
+    """Return the batch size for targets of pixels: small, because each image has many of them."""
     return 4 if (facts.training_images or 800) <= 100 else 8
 
 
@@ -294,6 +295,7 @@ RULES = (
         lambda facts, resources: True,
         ("dncnn",),
         "{network} returns images of the same size.",
+        training_on_pixels,
     ),
     Rule(
         "all",
@@ -331,7 +333,7 @@ RULES = (
         lambda facts, resources: True,
         ("unet",),
         "{images} with masks: {network} learns without weights from other images.",
-        training_on_masks,
+        training_on_pixels,
     ),
     Rule("all", (), lambda facts, resources: True, (), "{network} is designed for this kind of dataset."),
 )
