@@ -152,10 +152,23 @@ function draw() {
 
 for (const type of ['input', 'change']) form.addEventListener(type, draw);
 
+// The list of further kinds closes like a menu.
+const kinds = document.querySelector('.kind-more');
+document.addEventListener('click', ({ target }) => {
+  if (kinds && !kinds.contains(target)) kinds.open = false;
+});
+kinds?.addEventListener('keydown', (event) => {
+  if (event.key !== 'Escape') return;
+  kinds.open = false;
+  kinds.querySelector('summary').focus();
+});
+
 const source = startSourceSummary(form, {
   block: (reason) => job.block(reason),
   changed(summary) {
     shown = summary;
+    // What was found now replaces why an earlier attempt failed.
+    if (summary?.finished && (summary.problems.length || Object.keys(summary.errors).length)) document.getElementById('earlier-failure')?.remove();
     draw();
   },
 });

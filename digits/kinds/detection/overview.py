@@ -57,11 +57,12 @@ def suggest_names(found: Sequence[NamesFile]) -> Suggestion:
 def describe_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> str:
     """Return a note about the annotations and the lists of splits that were ``found`` in ``root`` and are used."""
     places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
-    note = f"Annotations: {joined(places)}." if places else "The annotations are beside the images."
     declared = {split: labels for split, (_, labels) in found.items()} | {
         split: paths[0] for split, paths in lists.items()
     }
-    return " ".join([note, describe_splits(declared)]) if len(declared) > 1 else note
+    if len(declared) > 1:
+        return describe_splits(declared)
+    return f"Annotations: {joined(places)}." if places else "The annotations are beside the images."
 
 
 def suggest_mixing(found: dict[str, tuple[Path, Path]]) -> Suggestion:

@@ -65,7 +65,7 @@ class EditsField(StringField):  # type: ignore[misc]
 
 
 class VersionForm(JobForm):
-    """A version of the dataset whose manifest is ``meta.manifest``."""
+    """A version of the dataset whose manifest is ``meta.manifest``, with a change of it."""
 
     LONG_FIELDS = frozenset({"edits"})
 
@@ -83,6 +83,26 @@ class VersionForm(JobForm):
     resize_mode = select("Resize mode", RESIZE_MODES, CreateVersion, "resize_mode")
     encoding = select("Image encoding", ENCODINGS, CreateVersion, "encoding")
     seed = IntegerField("Random seed", default=0, validators=[NumberRange(0, 2**31 - 1)])
+
+    def validate(self, *arguments: Any, **keywords: Any) -> bool:
+        if not super().validate(*arguments, **keywords):
+            return False
+        if self._is_changed():
+            return True
+        self.edits.errors = [
+            "Nothing would change. Exclude, relabel or move images in Explore, or change a setting."
+        ]
+        return False
+
+    def _is_changed(self) -> bool:
+        inherited = _image_settings(self.meta.manifest).values()
+        return bool(
+            self.edits.edits.describe()
+            or self.keep.data < 100
+            or self.pct_val.data is not None
+            or self.pct_test.data is not None
+            or any(self[name].data != value for name, value in inherited if name in self)
+        )
 
     def validate_pct_val(self, field: OptionalInteger) -> None:
         _check_share(field)
@@ -232,6 +252,7 @@ def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
         "version_new.html",
         job=serializers.row(parent),
         form=form,
+        inherited={name: value for name, value in _image_settings(manifest).values() if name in form},
         counts={name: split.count for name, split in manifest.splits.items()},
         has_classes="relabel" in manifest.target.edited_by,
     )

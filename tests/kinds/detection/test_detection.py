@@ -220,6 +220,6 @@ def test_splits_of_a_hugging_face_folder_are_used(forms: Forms, table: Path) -> 
             lines.append(json.dumps({"file_name": f"{number}.png", "objects": objects}))
         (hub / split / "metadata.jsonl").write_text("\n".join(lines))
     facts = " ".join(forms.summary(train_image_folder=hub).facts)
-    assert "Annotations: train/metadata.jsonl and validation/metadata.jsonl." in facts
+    assert "train/metadata.jsonl for training, validation/metadata.jsonl for validation." in facts
     made = forms.create(train_image_folder=hub, pct_test=25)
     assert made.counts == {"train": 3, "val": 2, "test": 1}

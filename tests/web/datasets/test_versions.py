@@ -69,7 +69,8 @@ def test_a_version_is_created_shown_and_cloned(site: Site, parent: str) -> None:
         ({"pct_val": "100"}, "pct_val", "0 to 99"),
         ({"pct_val": "60", "pct_test": "40"}, "pct_val", "nothing is left"),
         ({"resize_width": "0"}, "resize_width", "between"),
-        ({"dataset_name": ""}, "dataset_name", "name"),
+        ({"dataset_name": "", "keep": "50"}, "dataset_name", "name"),
+        ({"keep": "100", "resize_width": "16"}, "edits", "Nothing would change"),
     ],
 )
 def test_impossible_versions_are_refused(
