@@ -10,6 +10,7 @@ import { store as remember, stored } from './storage.js';
 const STAGE_KEY = 'compared-stage';
 const MOST_CHARTS = 24;
 const REFRESH_MILLISECONDS = 15_000;
+const EVALUATION_MILLISECONDS = 2000;
 // Charts of these metrics come last.
 const LAST = ['learning_rate', 'images_per_second'];
 
@@ -109,3 +110,15 @@ stage.addEventListener('change', () => {
 load(models);
 const running = models.filter(({ running: isRunning }) => isRunning);
 if (running.length) setInterval(() => document.hidden || load(running), REFRESH_MILLISECONDS);
+
+// The page contains the compared predictions when both evaluations are done.
+const evaluating = document.getElementById('evaluating');
+if (evaluating) {
+  const urls = JSON.parse(evaluating.dataset.urls);
+  const timer = setInterval(async () => {
+    const states = await Promise.allSettled(urls.map((url) => getJson(url)));
+    if (states.some(({ value }) => value?.state === 'running')) return;
+    clearInterval(timer);
+    window.location.reload();
+  }, EVALUATION_MILLISECONDS);
+}

@@ -93,6 +93,9 @@ async function start() {
   const right = points.predicted && points.groups ? points.predicted.map((guess, place) => guess === groups[place]) : null;
   const hidden = new Set();
   const view = { x: 0.5, y: 0.5, zoom: 1 };
+  // The width and height of all points as fractions of the longer one, and whether the view shows all of them.
+  let extent = [1, 1];
+  let isFit = true;
   let xs = [];
   let ys = [];
   let current = -1;
@@ -104,7 +107,8 @@ async function start() {
 
   function place(method) {
     const coordinates = points[method];
-    const [left, top, side] = square(coordinates);
+    const { left, top, side, width, height } = square(coordinates);
+    extent = [width / side, height / side];
     xs = coordinates.map(([x]) => (x - left) / side);
     ys = coordinates.map(([, y]) => 1 - (y - top) / side);
   }
@@ -243,14 +247,19 @@ async function start() {
   function zoom(factor, x = canvas.clientWidth / 2, y = canvas.clientHeight / 2) {
     const before = size();
     const [left, top] = [view.x + (x - canvas.clientWidth / 2) / before, view.y + (y - canvas.clientHeight / 2) / before];
+    isFit = false;
     view.zoom = Math.min(MAX_ZOOM, Math.max(0.5, view.zoom * factor));
     view.x = left - (x - canvas.clientWidth / 2) / size();
     view.y = top - (y - canvas.clientHeight / 2) / size();
     hide();
   }
 
+  /** Shows all points as large as the frame allows. */
   function reset() {
-    Object.assign(view, { x: 0.5, y: 0.5, zoom: 1 });
+    const { clientWidth: width, clientHeight: height } = canvas;
+    const shorter = Math.min(width, height) || 1;
+    isFit = true;
+    Object.assign(view, { x: 0.5, y: 0.5, zoom: Math.min(width / extent[0], height / extent[1]) / shorter });
     hide();
   }
 
@@ -293,6 +302,7 @@ async function start() {
       zoom(distance([x, y]) / Math.max(1, distance(pointer.last)), (x + other[0]) / 2, (y + other[1]) / 2);
     } else if (isDragged || Math.hypot(x - pointer.start[0], y - pointer.start[1]) > DRAG_DISTANCE) {
       isDragged = true;
+      isFit = false;
       view.x -= (x - pointer.last[0]) / size();
       view.y -= (y - pointer.last[1]) / size();
       hide();
@@ -376,7 +386,7 @@ async function start() {
     drawLegend();
     draw();
   });
-  new ResizeObserver(hide).observe(canvas);
+  new ResizeObserver(() => (isFit ? reset() : hide())).observe(canvas);
 
   readColors();
   // A browser may restore the choice of an earlier visit.
@@ -386,15 +396,16 @@ async function start() {
   draw();
 }
 
-/** The left, top and side of the square around coordinates. */
+/** The left, top and side of the square around coordinates, and the width and height of the box around them. */
 function square(coordinates) {
   const limits = [0, 1].map((axis) => {
     const values = coordinates.map((pair) => pair[axis]);
     return [values.reduce((one, other) => Math.min(one, other)), values.reduce((one, other) => Math.max(one, other))];
   });
-  const side = Math.max(...limits.map(([low, high]) => high - low)) || 1;
+  const [width, height] = limits.map(([low, high]) => high - low || 1);
+  const side = Math.max(width, height);
   const [left, top] = limits.map(([low, high]) => (low + high - side) / 2);
-  return [left, top, side];
+  return { left, top, side, width, height };
 }
 
 const neighbors = document.getElementById('neighbors');

@@ -1,4 +1,9 @@
-// The page of an evaluation: the choice of another one, and the precision and recall at a threshold.
+// The page of an evaluation: the choice of another one, the precision and recall at a threshold, and large mistakes.
+
+import { toast } from './dialog.js';
+import { startViewer } from './image_viewer.js';
+import { morph } from './morph.js';
+import { fragment } from './swap.js';
 
 const choice = document.getElementById('evaluation-choice');
 choice?.addEventListener('change', () => choice.requestSubmit());
@@ -48,5 +53,51 @@ function startThresholds(curves) {
   if (curves[0].start !== undefined) slider.value = curves[0].start;
   chosen.addEventListener('change', draw);
   slider.addEventListener('input', mark);
+  draw();
+}
+
+startViewer(document.getElementById('viewer'), document.getElementById('worst') ?? document.createElement('ul'));
+
+const detections = document.getElementById('detections');
+if (detections) startDetections(JSON.parse(detections.dataset.detections));
+
+/** Counts and draws the detections from a score on. The server counts those of each class. */
+function startDetections({ percents, hits, false: alarms, objects }) {
+  const slider = document.getElementById('score-threshold');
+  const share = (part, whole) => (whole ? `${((100 * part) / whole).toFixed(1)}%` : '–');
+
+  function draw() {
+    const threshold = slider.valueAsNumber;
+    const place = percents.indexOf(threshold);
+    const [found, wrong] = [hits[place], alarms[place]];
+    const facts = {
+      found: `${found.toLocaleString('en')} of ${objects.toLocaleString('en')}`,
+      missed: (objects - found).toLocaleString('en'),
+      false: wrong.toLocaleString('en'),
+      precision: share(found, found + wrong),
+      recall: share(found, objects),
+      f1: share(2 * found, found + wrong + objects),
+    };
+    for (const [name, words] of Object.entries(facts)) detections.querySelector(`[data-fact="${name}"]`).textContent = words;
+    document.getElementById('score-value').textContent = `${threshold}%`;
+    slider.setAttribute('aria-valuetext', `${threshold}%`);
+    for (const box of document.querySelectorAll('#worst [data-status]')) {
+      const counts = 100 * box.dataset.score >= threshold;
+      box.hidden = box.dataset.status === 'missed' ? counts : !counts;
+    }
+  }
+
+  slider.addEventListener('input', draw);
+  slider.addEventListener('change', async () => {
+    const url = new URL(window.location.href);
+    url.searchParams.set('threshold', slider.value);
+    window.history.replaceState(null, '', url);
+    try {
+      const page = await fragment(url);
+      for (const id of ['matrix', 'classes']) morph(document.getElementById(id), page.getElementById(id));
+    } catch (error) {
+      toast(error.message, 'danger');
+    }
+  });
   draw();
 }

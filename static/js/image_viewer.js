@@ -35,10 +35,10 @@ export function startViewer(dialog, gallery, { shown = () => {}, pressed = () =>
     image.src = link.href;
     image.alt = link.querySelector('img').alt;
     for (const old of canvas.querySelectorAll(`${DRAWINGS}, .beside`)) old.remove();
-    for (const drawing of link.querySelectorAll(DRAWINGS)) drawn.append(drawing.cloneNode(true));
+    for (const drawing of link.querySelectorAll(DRAWINGS)) if (!drawing.closest('.beside')) drawn.append(drawing.cloneNode(true));
     for (const target of link.querySelectorAll('.beside')) canvas.append(target.cloneNode(true));
     for (const picture of canvas.querySelectorAll('[data-full]')) picture.src = picture.dataset.full;
-    dialog.querySelector('#viewer-label bdi').textContent = (link.dataset.label ?? label?.title) || 'Image';
+    dialog.querySelector('#viewer-label bdi').textContent = link.dataset.label ?? label?.title ?? '';
     dialog.querySelector('[data-file]').textContent = link.dataset.file ?? file?.title ?? '';
     dialog.querySelector('[data-original]').href = link.href;
     showRecord(dialog, link.href);
@@ -103,7 +103,7 @@ async function showRecord(dialog, url) {
   if (dialog.dataset.record !== url) return;
   facts.hidden = features.hidden = !record;
   if (!record) return;
-  dialog.querySelector('#viewer-label bdi').textContent = record.label || 'Image';
+  if (!dialog.querySelector('#viewer-label bdi').textContent) dialog.querySelector('#viewer-label bdi').textContent = record.label || 'Image';
   dialog.querySelector('[data-file]').textContent = record.filename;
   facts.replaceChildren(...factsOf(record).flatMap(([title, ...texts]) => fact(title, texts)));
   features.querySelector('dl').replaceChildren(

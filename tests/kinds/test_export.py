@@ -16,7 +16,8 @@ from digits.data import images
 from digits.data.archive import stream
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
-from digits.data.targets.boxes import IGNORED_BOX, Boxes
+from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.mask import Mask

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
+from digits.data.targets.box_matching import FALSE, IGNORED_BOX, IN_IGNORED, NO_BOX, match
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color
 from digits.data.targets.target import DatasetFit, Feature, Features, Read, Size, Target
 
 if TYPE_CHECKING:
     from digits.data.images import Geometry
 
-# The class of rows without an object: empty ones, and regions that are neither objects nor background.
-NO_BOX = -1
-IGNORED_BOX = -2
 # An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25
+# The colors of predicted objects that are found, missed or false, on any image.
+FOUND_COLOR, MISSED_COLOR, FALSE_COLOR = "#22c55e", "#facc15", "#ef4444"
 # Predicted objects with a lower score are not drawn.
 _MIN_SCORE = 0.3
 
@@ -141,6 +141,49 @@ class Boxes(Target, frozen=True, kw_only=True):
 
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
         return {"boxes": self.outlines(read().tolist(), size)}
+
+    def compare(
+        self, truth: Sequence[Outline], predicted: Any, url: str, size: Size, threshold: float
+    ) -> dict[str, Any] | None:
+        places = {name: place for place, name in enumerate(self.names)}
+        sides = np.array([*size, *size]) / 100
+        objects = np.array(
+            [
+                [
+                    *(sides * (box.left, box.top, box.left + box.width, box.top + box.height)),
+                    IGNORED_BOX if box.ignored else places.get(box.name, 0),
+                ]
+                for box in truth
+            ],
+            np.float32,
+        ).reshape(-1, 5)
+        detections = np.array(
+            [[*each["box"], each["score"], places.get(each["label"], -1)] for each in predicted], np.float32
+        ).reshape(-1, 6)
+        found = match(detections, objects)
+        scores = np.full(len(objects), 0.0)
+        scores[found[found >= 0]] = detections[found >= 0, 4]
+        drawn = [
+            {
+                **asdict(box),
+                "color": MISSED_COLOR,
+                "status": "missed",
+                # The object is missed if only detections of higher scores count.
+                "score": round(float(score), 4),
+                "hidden": score >= threshold,
+            }
+            for box, score in zip(truth, scores, strict=True)
+            if not box.ignored
+        ]
+        others = {FALSE: ("false", FALSE_COLOR), IN_IGNORED: ("ignored", IGNORED_COLOR)}
+        for each, place in zip(predicted, found.tolist(), strict=True):
+            status, color = others.get(place, ("found", FOUND_COLOR))
+            name = "" if len(self.names) == 1 else each["label"]
+            words = f"{name} {100 * each['score']:.0f}%".strip()
+            box = outline(each["box"], size, words, color, status == "ignored")
+            is_hidden = each["score"] < threshold
+            drawn.append({**asdict(box), "status": status, "score": each["score"], "hidden": is_hidden})
+        return {"url": url, "boxes": drawn}
 
     def draw_prediction(self, predicted: Any, url: str, size: Size) -> dict[str, Any] | None:
         return {

@@ -88,12 +88,13 @@ class Mask(PictureTarget, frozen=True, kw_only=True):
         return self._fit_classes(other)
 
     def describe(self, value: Any) -> str:
-        """Return the classes, the one with the smallest area first: most pixels are background."""
+        """Return the classes that are drawn, the one with the smallest area first; of a single one, also its share."""
         counts = self._pixels(np.asarray(value))
-        return (
-            ", ".join(self.names[index] for index in np.argsort(counts, kind="stable") if counts[index])
-            or "no classes"
-        )
+        present = [index for index in np.argsort(counts, kind="stable").tolist() if counts[index]]
+        drawn = [index for index in present if any(self.palette[index])]
+        if len(self.names) == 2 and len(drawn) == 1:
+            return f"{self.names[drawn[0]]} {100 * counts[drawn[0]] / counts.sum():.0f}%"
+        return ", ".join(self.names[index] for index in drawn or present) or "no classes"
 
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
         return {"mask": url}

@@ -285,6 +285,16 @@ class Target(Struct, frozen=True, kw_only=True):
         """
         return {}
 
+    def compare(
+        self, truth: Any, predicted: Any, url: str, size: Size, threshold: float
+    ) -> dict[str, Any] | None:
+        """Return how to draw what is right and wrong in a prediction in one picture; None if there is no such picture.
+
+        ``truth`` are the boxes of the record, and ``threshold`` is the score from which on detections are shown. The
+        other arguments are those of `draw_prediction`.
+        """
+        return None
+
     def draw_prediction(self, predicted: Any, url: str, size: Size) -> dict[str, Any] | None:
         """Return how to draw a prediction, as returned by the kind's `Targets.describe`; see the macro ``drawn``.
 

@@ -12,7 +12,7 @@ from digits.data.archive import Entry
 from digits.data.file_names import numbered_name
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Record
-from digits.data.targets.boxes import IGNORED_BOX, NO_BOX
+from digits.data.targets.box_matching import IGNORED_BOX, NO_BOX
 from digits.kinds.coco import CocoExport, CocoWriter
 from digits.kinds.detection.annotations import DONT_CARE
 from digits.kinds.export import Export, File, image_file, number_text

@@ -28,7 +28,8 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.targets.boxes import IGNORED_BOX, BoxArray, Boxes
+from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.boxes import BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import find_format, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes

@@ -13,9 +13,11 @@ from flask import url_for
 
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.recipe import Train
 from digits.data import evaluation as evaluations
 from digits.kinds.views import training_charts
 from digits.web.jobs import serializers
+from digits.web.models.settings_description import describe_settings, known
 from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import Difference, ModelFacts
@@ -59,9 +61,18 @@ def facts(job: ModelJob) -> ModelFacts:
     )
 
 
+def datasets(jobs: Sequence[ModelJob]) -> list[str]:
+    """Return the names of the datasets of the models, if these are different ones."""
+    names = {job.dataset_id: serializers.row(job).dataset_name or job.dataset_id or NONE for job in jobs}
+    return list(names.values()) if len(names) > 1 else []
+
+
 def table(jobs: Sequence[ModelJob], found: Sequence[ModelFacts]) -> list[dict[str, Any]]:
-    """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which ones are the best."""
-    views = serializers.job_views(jobs[0])
+    """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which one is the best.
+
+    No value is the best if the models have different datasets.
+    """
+    marks_best = not datasets(jobs)
     rows = [
         {"title": "Status", "values": [item.status for item in found]},
         {"title": "Dataset", "values": [item.dataset or NONE for item in found]},
@@ -73,27 +84,61 @@ def table(jobs: Sequence[ModelJob], found: Sequence[ModelFacts]) -> list[dict[st
     names = dict.fromkeys(name for item in found for name in item.metrics if "/" not in name)
     for name in list(names)[:MAX_METRICS]:
         values = [item.metrics.get(name) for item in found]
+        # A model of another kind does not know the unit.
+        views = serializers.job_views(
+            next(job for job, item in zip(jobs, found, strict=True) if name in item.metrics)
+        )
         metric = views.metric(name)
         words = [NONE if value is None else metric.format(value) for value in values]
-        rows.append(_row(metric.title, values, words, views.lower_is_better(name)))
+        rows.append(_row(metric.title, values, words, views.lower_is_better(name), marks_best=marks_best))
     for name, (title, in_words) in _COSTS.items():
         values = [getattr(item, name) for item in found]
         if name != "peak_gpu_memory" or any(values):
             words = [NONE if value is None else in_words(value) for value in values]
-            rows.append(_row(title, values, words, is_lower_better=True))
+            rows.append(_row(title, values, words, is_lower_better=True, marks_best=marks_best))
     return rows
 
 
 def _row(
-    title: str, values: Sequence[float | None], words: Sequence[str], is_lower_better: bool
+    title: str,
+    values: Sequence[float | None],
+    words: Sequence[str],
+    is_lower_better: bool,
+    *,
+    marks_best: bool,
 ) -> dict[str, Any]:
     known = [value for value in values if value is not None]
-    best = (min if is_lower_better else max)(known) if len(set(known)) > 1 else None
+    best = (min if is_lower_better else max)(known) if marks_best and len(known) > 1 else None
+    is_best = [best is not None and value == best for value in values]
+    # Of values that look equal, none is the best.
+    shown = words[is_best.index(True)] if any(is_best) else NONE
     return {
         "title": title,
         "values": words,
-        "best": [value is not None and value == best for value in values],
+        "best": [chosen and words.count(shown) == 1 for chosen in is_best],
     }
+
+
+def shown_differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
+    """Return the table rows of the settings that differ, in words."""
+    described = [_describe(job) for job in jobs]
+    titles = dict.fromkeys(title for each in described for title in each)
+    rows = [{"title": title, "values": [each.get(title, NONE) for each in described]} for title in titles]
+    rows = [row for row in rows if len(set(row["values"])) > 1]
+    codes = next((item.values for item in differences(jobs) if item.name == "network"), [])
+    letters = dict(zip(dict.fromkeys(codes), "ABCDEFGHIJ", strict=False))
+    return [*rows, {"title": "Network code", "values": [letters[code] for code in codes]}] if codes else rows
+
+
+def _describe(job: ModelJob) -> dict[str, str]:
+    recipe = job.recipe
+    if not isinstance(recipe, Train):
+        return {}
+    intervals = {
+        "Validation interval": f"{recipe.val_interval:g} epochs" if recipe.val_interval else "",
+        "Snapshot interval": f"{recipe.snapshot_interval:g} epochs" if recipe.snapshot_interval else "",
+    }
+    return dict(describe_settings(recipe)) | dict(known(intervals))
 
 
 def differences(jobs: Sequence[ModelJob]) -> list[Difference]:

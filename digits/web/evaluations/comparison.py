@@ -7,7 +7,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
@@ -20,8 +21,11 @@ from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
+from digits.web.evaluations.choices import check_fits, requested_records
 from digits.web.evaluations.panel import dataset_of, title_of
 from digits.web.jobs import serializers
+from digits.web.jobs.access import check_owner
+from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
@@ -35,7 +39,8 @@ from digits.web.resources.evaluations import (
 )
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import returns
-from digits.web.services import services
+from digits.web.services import require_tensorflow, services
+from digits.web.services.background_recipes import evaluation_recipe
 
 blueprint = Blueprint("comparison", __name__)
 
@@ -73,13 +78,44 @@ def show() -> str:
         else [],
         records=pair[1].records if pair else 0,
         metrics=_metrics(pair, views) if pair else [],
-        settings=compared_models.differences(jobs),
+        settings=compared_models.shown_differences(jobs),
+        datasets=compared_models.datasets(jobs),
+        evaluating=[
+            url_for("evaluation.show_json", job_id=job.id)
+            for job in (first, second)
+            if services().background["evaluation"].tasks(job.id)
+        ],
+        evaluate_url=url_for(
+            "comparison.evaluate", ids=",".join(job.id for job in jobs), first=first.id, second=second.id
+        ),
+        dataset_id=second.dataset_id if services().store.find(second.dataset_id) else "",
         ids=",".join(job.id for job in jobs),
         swap_url=url_for(
             "comparison.show", ids=",".join(job.id for job in jobs), first=second.id, second=first.id
         ),
         views=views,
         **parts,
+    )
+
+
+@blueprint.post("/models/compare/evaluation")
+def evaluate() -> AnyResponse:
+    """Evaluate the models ``first`` and ``second`` on the ``split`` of the ``dataset``, unless they have been."""
+    require_tensorflow()
+    jobs, first, second = _models()
+    tasks = services().background["evaluation"]
+    for job in (first, second):
+        check_owner(job)
+        dataset, split = requested_records(job)
+        check_fits(job, dataset, split)
+        recipe = evaluation_recipe(job, snapshot_of(job, None), dataset, split)
+        results = in_thread(evaluations.load_all, job.folder)
+        is_done = any(item.name == recipe.name and not item.is_partial for item in results)
+        if not is_done and tasks.task(job.id, recipe.name) is None:
+            tasks.start(job, recipe, key=recipe.name)
+    ids = ",".join(job.id for job in jobs)
+    return redirect(
+        url_for("comparison.show", ids=ids, first=first.id, second=second.id, _anchor="pair-title")
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.request_fields import nearest
 from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
@@ -24,6 +26,8 @@ from digits.web.resources.records import GalleryItem
 MAX_MATRIX = 40
 MAX_POINTS = 2000
 MAX_LACKING = 8
+# The row of false detections and the column of missed objects in a confusion matrix.
+NO_OBJECT = "No object"
 
 
 def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str, str]]:
@@ -66,6 +70,41 @@ def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
     classes = predictions.shape[1]
     pairs = targets * classes + predictions.argmax(axis=1)
     return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
+
+
+def chosen_threshold(result: Evaluation, options: Mapping[str, str]) -> int:
+    """Return the score, in percent, from which on detections count: ``threshold``, or the best one; else 0."""
+    if "detections" not in result.details:
+        return 0
+    best = round(100 * result.details["detections"]["best"])
+    return nearest(options, "threshold", best, 0, 100)
+
+
+def shown_detections(details: Mapping[str, Any], threshold: int) -> dict[str, Any]:
+    """Return the found and false detections at each threshold, and the confusion matrix and classes at one of them.
+
+    This is the ``threshold`` in percent, or else the best one. The last row and column of the matrix are `NO_OBJECT`.
+    """
+    curve = details["detections"]
+    percents = [round(100 * each) for each in curve["thresholds"]]
+    matrices = curve["matrices"]
+    place = int(np.argmin(np.abs(np.array(percents) - threshold))) if len(matrices) == len(percents) else 0
+    matrix = np.array(matrices[place], np.int64)
+    hits, detected, true = np.diagonal(matrix), matrix.sum(axis=0), matrix.sum(axis=1)
+    return {
+        "curve": {name: curve[name] for name in ("hits", "false", "objects")} | {"percents": percents},
+        "threshold": threshold,
+        "at": percents[place] if len(matrices) == len(percents) else round(100 * curve["best"]),
+        "matrix": matrix,
+        "classes": [
+            {
+                **item,
+                "precision": int(hits[number]) / int(detected[number]) if detected[number] else None,
+                "recall": int(hits[number]) / int(true[number]) if true[number] else None,
+            }
+            for number, item in enumerate(details["classes"])
+        ],
+    }
 
 
 def shown_matrix(
@@ -136,15 +175,22 @@ def worst_records(
     dataset: DatasetJob,
     manifest: Manifest,
     limit: int = evaluations.WORST,
+    threshold: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the mistakes with the largest errors, each as in the gallery, with its prediction."""
+    """Return the mistakes with the largest errors, each as in the gallery, with its prediction.
+
+    Detections count from the score ``threshold`` on, in percent, by default from the best one.
+    """
     try:
         errors = in_thread(_largest_errors, job, result, manifest, limit)
         places = [Place(result.split, number) for number in errors]
         items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
     except UnreadableFile:
         return []
-    return in_thread(_with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest)
+    score = (chosen_threshold(result, {}) if threshold is None else threshold) / 100
+    return in_thread(
+        _with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest, score
+    )
 
 
 def _largest_errors(job: ModelJob, result: Evaluation, manifest: Manifest, limit: int) -> dict[int, float]:
@@ -178,6 +224,7 @@ def _with_predictions(
     result: Evaluation,
     views: Views[Any],
     manifest: Manifest,
+    threshold: float,
 ) -> list[dict[str, Any]]:
     described = _describe_predictions(job, result, manifest, list(errors))
     predicted = evaluations.load_worst(job.folder, result.name)
@@ -187,6 +234,10 @@ def _with_predictions(
             "words": words
             or " · ".join(filter(None, (views.describe_error(errors[item.number]), item.label))),
             "prediction": item.draw_prediction(predicted.get(str(item.number)), manifest),
+            # Those of other classes cannot be matched with the objects of the dataset.
+            "compared": item.compare(predicted.get(str(item.number)), manifest, threshold)
+            if "detections" in result.details and not result.classes
+            else None,
         }
         for item, words in zip(items, described, strict=True)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
 from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
@@ -22,10 +23,13 @@ from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.choices import check_fits, requested_records
 from digits.web.evaluations.panel import dataset_of, panel_state, title_of
 from digits.web.evaluations.parts import (
+    NO_OBJECT,
+    chosen_threshold,
     excluded_words,
     load_matrix,
     load_points,
     metric_rows,
+    shown_detections,
     shown_matrix,
     worst_records,
 )
@@ -129,7 +133,9 @@ def show(job_id: str) -> str:
         metrics=metric_rows(result, views),
         links=_links(job, result, options),
         size=shown_size(*current) if current else (1, 1),
-        worst=worst_records(job, result, *current) if current else [],
+        worst=worst_records(job, result, *current, threshold=chosen_threshold(result, options))
+        if current
+        else [],
         **in_thread(_parts, job, result, current[1] if current else None, explore, options, views.record),
     )
 
@@ -163,10 +169,14 @@ def _parts(
     """
     details = result.details
     names = result.names(manifest.target.names) if manifest else []
+    threshold = chosen_threshold(result, options)
     parts: dict[str, Any] = {
         "names": names,
         "worst_url": explore,
         "matrix": None,
+        "detections": None,
+        "missed": NO_OBJECT,
+        "legend": manifest.target.legend() if manifest else [],
         "charts": evaluation_charts.of(details, record),
         "details": details,
         "is_current": manifest is not None,
@@ -177,6 +187,12 @@ def _parts(
     if matrix is not None:
         # Explore filters by the classes of the dataset.
         parts["matrix"] = shown_matrix(matrix, names, options, "" if result.classes else explore)
+    if "pixels" in details:
+        parts["matrix"] = shown_matrix(np.array(details["pixels"]), names, {"unit": "percent", **options}, "")
+    if "detections" in details:
+        parts["detections"] = detections = shown_detections(details, threshold)
+        parts["details"] = {**details, "classes": detections["classes"]}
+        parts["matrix"] = shown_matrix(detections["matrix"], [*names, NO_OBJECT], options, "")
     points = load_points(job, result, manifest)
     if points:
         parts["charts"] = [*evaluation_charts.scatters(points, names, record), *parts["charts"]]
@@ -185,10 +201,14 @@ def _parts(
 
 def _links(job: ModelJob, result: Evaluation, options: dict[str, str]) -> dict[str, list[dict[str, Any]]]:
     """Return the links that choose the order and the unit of the confusion matrix."""
-    order, unit = options.get("order", "classes"), options.get("unit", "counts")
+    # Pixels are too many to compare their counts.
+    order = options.get("order", "classes")
+    unit = options.get("unit", "percent" if "pixels" in result.details else "counts")
 
     def url(**changes: str) -> str:
         arguments: dict[str, Any] = {"name": result.name, "order": order, "unit": unit} | changes
+        if "threshold" in options:
+            arguments["threshold"] = options["threshold"]
         return url_for("evaluation.show", job_id=job.id, **arguments, _anchor="matrix")
 
     units = {"counts": "Counts", "percent": "Percent of the true class"}

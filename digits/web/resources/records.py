@@ -56,6 +56,13 @@ class GalleryItem(Struct, frozen=True, omit_defaults=True):
             return None
         return manifest.target.draw_prediction(predicted, self.thumbnail, (manifest.width, manifest.height))
 
+    def compare(self, predicted: Any, manifest: Manifest, threshold: float) -> dict[str, Any] | None:
+        """Return how to draw what is right and wrong in a prediction, for the macro ``drawn``; None if it is not."""
+        if predicted is None:
+            return None
+        size = (manifest.width, manifest.height)
+        return manifest.target.compare(self.boxes, predicted, self.thumbnail, size, threshold)
+
 
 class FindingCount(Struct):
     """A finding of the checks of a dataset, and its number of records or of groups."""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from digits.data.targets.boxes import IGNORED_BOX, NO_BOX, Boxes, are_visible
+from digits.data.targets.box_matching import IGNORED_BOX, NO_BOX
+from digits.data.targets.boxes import Boxes, are_visible
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.mask import IGNORED, Mask
 from digits.data.targets.target import Target

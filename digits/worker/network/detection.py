@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.data.targets.boxes import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX
 from digits.worker.precision import full_precision
 
 # The fraction of a box, around its center, whose cells are trained to predict it.

@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from digits.data.sources import Plan
-from digits.data.targets.boxes import IGNORED_BOX, Boxes
+from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.forms import FORMS, form_of
 from digits.data.targets.label_set import LabelSet
@@ -79,11 +80,48 @@ def test_a_new_form_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_spatial_targets_in_words() -> None:
     mask = Mask.of(["background", "lung"], 1, 3)
-    assert mask.describe(np.array([[0, 1, IGNORED]])) == "background, lung"
+    assert mask.describe(np.array([[0, 1, IGNORED]])) == "lung 50%"
+    assert mask.describe(np.array([[0, 0, IGNORED]])) == "background"
+    assert Mask.of(["background", "cat", "dog"], 1, 3).describe(np.array([[2, 1, 2]])) == "cat, dog"
     assert mask.describe(np.full((1, 3), IGNORED)) == "no classes"
     boxes = Boxes.of(["car", "van"], 3)
     assert boxes.describe([[0, 0, 1, 1, 1], [0, 0, 2, 2, 1], [-1] * 5]) == "2 van"
     assert boxes.describe([[-1] * 5]) == "no objects"
+
+
+def test_detections_are_found_false_or_in_ignored_regions() -> None:
+    spec = Boxes.of(["car", "van"], 4)
+    truth = spec.outlines([[0, 0, 10, 10, 0], [20, 0, 30, 10, 1], [40, 0, 60, 20, IGNORED_BOX]], (100, 50))
+    edges = {
+        "car": [0, 0, 10, 9],
+        "van": [20, 0, 30, 10],
+        "ignored": [41, 0, 60, 20],
+        "none": [70, 0, 90, 20],
+    }
+    predicted = [
+        {"label": "car", "score": 0.9, "box": edges["car"]},
+        {"label": "car", "score": 0.8, "box": edges["car"]},
+        {"label": "van", "score": 0.4, "box": edges["van"]},
+        {"label": "car", "score": 0.7, "box": edges["ignored"]},
+        {"label": "car", "score": 0.6, "box": edges["none"]},
+    ]
+    drawn = spec.compare(truth, predicted, "image.png", (100, 50), 0.5)
+    assert drawn is not None and drawn["url"] == "image.png"
+    # An object is shown as missed unless a detection with the score is.
+    assert [(box["status"], box["hidden"]) for box in drawn["boxes"]] == [
+        ("missed", True),
+        ("missed", False),
+        ("found", False),
+        ("false", False),
+        ("found", True),
+        ("ignored", False),
+        ("false", False),
+    ]
+    assert drawn["boxes"][2]["name"] == "car 90%" and drawn["boxes"][1]["name"] == "van"
+    one = Boxes.of(["car"], 4)
+    alone = one.compare(one.outlines([[0, 0, 10, 10, 0]], (100, 50)), predicted[:1], "", (100, 50), 0.5)
+    assert alone is not None and [box["name"] for box in alone["boxes"]] == ["", "90%"]
+    assert one.describe([[0, 0, 10, 10, 0]]) == "1 box"
 
 
 def test_colors_are_distinct_and_the_background_is_transparent() -> None:

@@ -75,10 +75,16 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
 
     result, page = site.evaluate(model)
     report = site.report(model)
-    assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
     assert result["metrics"]["map50"] == pytest.approx(max(values["map50"]), abs=1e-4)
-    assert page.count('alt="Prediction for') > 0 and 'class="box"' in page and "AP@50" in page
-    assert re.search(r"F1 \d+% · ", page)
+    assert "Score threshold" in page and "Confusion matrix" in page and "AP@50" in page
+    found = result["details"]["detections"]
+    at_best = found["matrices"][found["thresholds"].index(found["best"])]
+    higher = site.get(f"/models/{model}/evaluation?threshold=95").text
+    assert "a score of at least 95%" in higher and "No object" in higher
+    assert sum(map(sum, at_best[:-1])) == found["objects"] == sum(map(sum, found["matrices"][-1][:-1]))
+    if "No mistakes." not in page:
+        assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
+        assert 'data-status="found"' in page and re.search(r"F1 \d+% · ", page)
     _, page = site.compare_with_worse(model, dataset)
     assert "Most improved" in page and re.search(r"Second: F1 \d+%", page) and 'class="box"' in page
 
@@ -95,7 +101,7 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
     assert after[0]["support"] == 0 and after[1]["support"] == before[1]["support"] > 0
     assert after[1]["ap50"] == pytest.approx(before[1]["ap50"], abs=0.2)
     page = site.get(f"/models/{model}/evaluation?name={mapped['name']}").text
-    assert "which are ignored: rod." in page and 'class="box"' in page
+    assert "which are ignored: rod." in page and ('class="box"' in page or "No mistakes." in page)
 
     asked = {"image_path": str(wide_copy(table.parent / "1.png"))}
     answer, part = site.predict(KIND, model, **asked, view_extension_id="image-bounding-boxes")
@@ -172,7 +178,7 @@ def test_pages_show_the_padding_and_regions_to_ignore(site: Site) -> None:
     dataset = site.create(KIND, **fields_of(path, pct_val=0, **padding))
     explored = site.get(f"/datasets/images/detection/explore?job_id={dataset}").text
     assert explored.count('class="box"') == explored.count('class="box ignored"') == 6
-    assert "1 thing" in explored and "2 thing" not in explored
+    assert "1 box" in explored and "2 boxes" not in explored
     assert "<bdi>ignored</bdi>" in explored
     assert site.json(f"/datasets/{dataset}.json")["padding"] == [64, 48]
     assert "64×48, then resized" in site.get(f"/datasets/{dataset}").text

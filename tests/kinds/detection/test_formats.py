@@ -19,7 +19,7 @@ from PIL import Image
 
 from digits.data.images import Geometry
 from digits.data.sources import Plan, Unusable, UnusableSource
-from digits.data.targets.boxes import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import kitti, reader, voc, yolo
 from digits.kinds.detection.format import BoxTable
 from digits.kinds.detection.formats import detect, find_sources, open_annotations

@@ -10,7 +10,7 @@ import pytest
 
 from digits.data.example_pb2 import Example
 from digits.data.sources import Plan, UnusableSource
-from digits.data.targets.boxes import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxLayout

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.mask import Mask
@@ -107,12 +108,51 @@ def test_images_numbers_and_masks(evaluate: Evaluate) -> None:
     assert item["rmse"] == pytest.approx((5 / 3) ** 0.5)
     assert item["r2"] == pytest.approx(1 - 5 / (14 / 3))
 
-    # Pixels of the intersections of two classes, of the unions, and of the masks; the second mask has one class only.
-    values = np.array([[4, 2, 8, 6, 5, 3], [10, 0, 10, 2, 10, 0]], np.float32)
+    # The pixels of each true class, predicted as each class; the second mask has one class only.
+    values = np.array([[4, 1, 1, 2], [8, 2, 0, 0]], np.float32)
     errors, _, details = evaluate("segmentation", Mask.of(["a", "b"], 4, 4), records=2, values=values)
-    assert errors == pytest.approx([1 - (4 / 8 + 2 / 6) / 2, 1 - (1 + 0) / 2])
-    assert [item["iou"] for item in details["classes"]] == pytest.approx([14 / 18, 2 / 8])
+    assert errors == pytest.approx([1 - (4 / 6 + 2 / 4) / 2, 1 - (0.8 + 0) / 2])
+    assert [item["iou"] for item in details["classes"]] == pytest.approx([12 / 16, 2 / 6])
+    assert [item["precision"] for item in details["classes"]] == pytest.approx([12 / 13, 2 / 5])
+    assert [item["recall"] for item in details["classes"]] == pytest.approx([12 / 15, 2 / 3])
     assert [item["support"] for item in details["classes"]] == [2, 1]
+    assert details["pixels"] == [[12, 3], [1, 2]]
+
+    # Of many classes, those of the intersections, of the unions, and of the masks.
+    values = np.zeros((1, 3 * 30), np.float32)
+    values[0, [0, 30, 60]] = 4, 8, 6
+    names = [str(number) for number in range(30)]
+    errors, _, details = evaluate("segmentation", Mask.of(names, 4, 4), records=1, values=values)
+    assert errors == pytest.approx([0.5]) and "pixels" not in details
+    assert details["classes"][0] == {"iou": 0.5, "precision": 4 / 6, "recall": 4 / 6, "support": 1}
+
+
+def test_boxes(evaluate: Evaluate) -> None:
+    target = Boxes.of(["car", "van"], 3)
+    car, van, nothing = [0, 0, 10, 10, 0], [20, 20, 30, 30, 1], [0, 0, 0, 0, -1]
+    objects = np.array([[car, van, nothing], [car, nothing, nothing]], np.float32)
+    # Both cars are found; the van is taken for a car, and a van is seen where there is nothing.
+    detections = np.array(
+        [
+            [[0, 0, 10, 9, 0.9, 0], [20, 20, 30, 30, 0.8, 0], [0, 0, 0, 0, 0, 0]],
+            [[0, 0, 10, 10, 0.5, 0], [40, 40, 50, 50, 0.3, 1], [0, 0, 10, 10, np.nan, 0]],
+        ],
+        np.float32,
+    )
+    values = np.concatenate([detections.reshape(2, -1), objects.reshape(2, -1)], axis=1)
+    errors, _, details = evaluate("detection", target, records=2, values=values)
+    found = details["detections"]
+    # Up to the best threshold, all but the last detection count.
+    assert found["best"] == 0.35 and found["objects"] == 3
+    assert errors == pytest.approx([1 - 2 / 4, 0])
+    places = [found["thresholds"].index(threshold) for threshold in (0.05, 0.5, 0.85, 0.95)]
+    assert [found["hits"][place] for place in places] == [2, 2, 1, 0]
+    assert [found["false"][place] for place in places] == [2, 1, 0, 0]
+    # The last row has no object, the last column no detection.
+    assert found["matrices"][places[0]] == [[2, 0, 0], [1, 0, 0], [0, 1, 0]]
+    assert found["matrices"][places[3]] == [[0, 0, 2], [0, 0, 1], [0, 0, 0]]
+    assert [item["support"] for item in details["classes"]] == [2, 1]
+    assert details["classes"][0]["ap50"] > details["classes"][1]["ap50"] == 0
 
 
 def test_labels(evaluate: Evaluate) -> None:

@@ -158,8 +158,14 @@ def test_two_models_are_compared_on_the_same_images(
     site: Site, dataset: str, model: str, finished: Finished
 ) -> None:
     better = finished.model(site, dataset, train_epochs=12, learning_rate=0.05)
-    site.evaluate(better)
-    body = site.json(f"/models/compare.json?first={model}&second={better}")
+    pair = f"first={model}&second={better}"
+    assert "Evaluate both on the validation images" in site.get(f"/models/compare?{pair}").text
+    for _ in range(2):  # nothing is left to do the second time
+        started = site.post(f"/models/compare/evaluation?{pair}", dataset=dataset)
+        assert started.status_code == 302 and "/models/compare?" in started.location
+        site.wait(lambda: site.json(f"/models/{better}/evaluation.json")["state"] != "running")
+    assert len(site.json(f"/models/{better}/evaluation.json")["evaluations"]) == 1
+    body = site.json(f"/models/compare.json?{pair}")
     accuracies = [metrics["accuracy"] for metrics in body["metrics"]]
     counts = body["counts"]
     total = sum(counts.values())
@@ -167,8 +173,13 @@ def test_two_models_are_compared_on_the_same_images(
     assert 0 <= body["p_value"] <= 1
     different = {item["name"]: (item["first"], item["second"]) for item in body["settings"]}
     assert different["solver.learning_rate"] == ("0.02", "0.05") and "dataset" not in different
-    page = site.get(f"/models/compare?first={model}&second={better}").text
-    assert "McNemar" in page and page.count("<figcaption>") == total - counts["both_right"]
+    page = site.get(f"/models/compare?{pair}").text
+    assert (
+        "McNemar" in page
+        and "different datasets" not in page
+        and ">Learning rate<" in page
+        and page.count("<figcaption>") == total - counts["both_right"]
+    )
     assert f'value="{model}"' in site.get(f"/models/{better}").text  # offered on its page
     alone = site.finished_model(dataset)
     assert "No common evaluation" in site.get(f"/models/compare?first={model}&second={alone}").text
@@ -217,6 +228,9 @@ def test_several_models_are_compared(site: Site, dataset: str, model: str) -> No
     page = site.get(f"/models/compare?ids={ids}").text
     assert "Comparison of 3 models" in page and "No common evaluation" in page
     assert page.count("/metrics.json") == 3
+    stranger = site.finished_model(site.dataset(dataset_name="strange"))
+    mixed = site.get(f"/models/compare?ids={model},{stranger}").text
+    assert "trained on different datasets" in mixed and "<b>" not in mixed.split('id="facts-title"')[1]
     # A form without scripts repeats the argument, and the two to compare in detail can be chosen.
     query = f"ids={model}&ids={others[0]}&ids={others[1]}&first={others[1]}&second={others[0]}"
     assert site.get(f"/models/compare?{query}").status_code == 200

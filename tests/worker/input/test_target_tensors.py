@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from digits.core.recipe import Augment
-from digits.data.targets.boxes import IGNORED_BOX, Boxes
+from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.boxes import Boxes
 from digits.data.targets.mask import IGNORED, Mask
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage

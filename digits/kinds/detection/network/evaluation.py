@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pycocotools import mask
 
-from digits.data.targets.boxes import IGNORED_BOX
+from digits.data.targets.box_matching import FALSE, Rows, confusion, match
 from digits.kinds.detection.network.metrics import Metrics, average_precisions
 from digits.kinds.network import evaluation
 from digits.kinds.network.evaluation import Found
 
-# Detections with at least this score count for the errors of an image, and match objects from this IoU on.
-MIN_SCORE = 0.3
-MIN_IOU = 0.5
+# The scores from which on detections may count.
+THRESHOLDS = np.round(np.arange(1, 20) / 20, 2)
+# With more classes, only the confusion matrix at the best threshold is stored.
+MAX_CLASSES_FOR_ALL = 20
 
 
 class Evaluation(evaluation.Evaluation):
-    """The average precision of each class, and the images with the most missed and false detections."""
+    """The average precision of each class, the found, missed and false objects, and the images with the most errors."""
 
     def errors(self, found: Found) -> NDArray[np.float32]:
-        """One minus the F1 score of the detections of each image; 0 if there are neither objects nor detections."""
+        """One minus the F1 score of the detections of each image; 0 if there are neither objects nor detections.
+
+        Detections count from the threshold on that is the best one for all images.
+        """
         if not found.values.shape[1]:
             return super().errors(found)
-        detections, objects = Metrics(self.target).split(found.values)
-        return np.array([image_error(*rows) for rows in zip(detections, objects, strict=True)], np.float32)
+        images = self._match(found)
+        threshold = _curve(images)["best"]
+        return np.array([image.error(threshold) for image in images], np.float32)
 
     def details(self, found: Found) -> dict[str, Any]:
         if not found.values.shape[1]:
@@ -36,47 +41,67 @@ class Evaluation(evaluation.Evaluation):
         classes = objects[..., 4].astype(int)
         support = [int((classes == number).sum()) for number in range(len(self.target.names))]
         nothing = {"ap": None, "ap50": None}
+        images = self._match(found)
+        curve = _curve(images)
+        wanted = THRESHOLDS if len(support) <= MAX_CLASSES_FOR_ALL else [curve["best"]]
+        matrices = [
+            np.sum([image.confusion(threshold, len(support)) for image in images], axis=0).tolist()
+            for threshold in wanted
+        ]
         return {
             "classes": [
                 {**scores.get(number, nothing), "support": count} for number, count in enumerate(support)
-            ]
+            ],
+            "detections": {**curve, "matrices": matrices},
         }
 
-
-def image_error(detections: NDArray[np.float32], objects: NDArray[np.float32]) -> float:
-    """Return one minus the F1 score of the detections of an image.
-
-    ``detections``, float32 [detections, 6], and ``objects``, float32 [objects, 5], are those of one image in
-    `digits.kinds.detection.network.metrics.mean_average_precision`. A detection is right if it overlaps an object of
-    its class that no detection with a higher score overlaps. Detections in regions to ignore do not count.
-    """
-    usable = np.isfinite(detections).all(axis=1) & (detections[:, 4] >= MIN_SCORE)
-    detected = detections[usable]
-    detected = detected[np.argsort(-detected[:, 4], kind="stable")]
-    true, ignored = objects[objects[:, 4] >= 0], objects[objects[:, 4] == IGNORED_BOX]
-    overlaps = _overlaps(detected, true)
-    is_free = np.ones(len(true), np.bool_)
-    hits, counted = 0, 0
-    in_ignored = _overlaps(detected, ignored).max(axis=1, initial=0) >= MIN_IOU
-    for place, row in enumerate(detected):
-        fitting = np.where(is_free & (true[:, 4] == row[5]), overlaps[place], 0)
-        if fitting.max(initial=0) >= MIN_IOU:
-            is_free[fitting.argmax()] = False
-            hits += 1
-            counted += 1
-        else:
-            counted += not in_ignored[place]
-    total = counted + len(true)
-    return 1 - 2 * hits / total if total else 0.0
+    def _match(self, found: Found) -> list[_Image]:
+        detections, objects = Metrics(self.target).split(found.values)
+        return [_Image.of(*rows, len(self.target.names)) for rows in zip(detections, objects, strict=True)]
 
 
-def _overlaps(rows: NDArray[np.float32], others: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Return the IoU of all boxes, [rows, others]."""
-    if not len(rows) or not len(others):
-        return np.zeros((len(rows), len(others)))
-    boxes = [
-        np.column_stack([each[:, :2], each[:, 2:4] - each[:, :2]]).astype(np.float64)
-        for each in (rows, others)
-    ]
-    found: NDArray[np.float64] = mask.iou(*boxes, np.zeros(len(others), np.uint8))
-    return found
+@dataclass(frozen=True)
+class _Image:
+    """The ``detections`` of an image, its ``objects``, and what each detection has ``found``."""
+
+    detections: Rows
+    objects: Rows
+    found: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, detections: Rows, objects: Rows, classes: int) -> _Image:
+        """Match the rows of an image, some of which are empty, as in `Metrics.split`."""
+        is_known = (detections[:, 5] >= 0) & (detections[:, 5] < classes)
+        detections = detections[np.isfinite(detections).all(axis=1) & is_known & (detections[:, 4] > 0)]
+        return cls(detections, objects, match(detections, objects))
+
+    @property
+    def count(self) -> int:
+        return int((self.objects[:, 4] >= 0).sum())
+
+    def error(self, threshold: float) -> float:
+        counted = self.detections[:, 4] >= threshold
+        hits = int((counted & (self.found >= 0)).sum())
+        total = hits + int((counted & (self.found == FALSE)).sum()) + self.count
+        return 1 - 2 * hits / total if total else 0.0
+
+    def confusion(self, threshold: float, classes: int) -> NDArray[np.int64]:
+        counted = self.detections[:, 4] >= threshold
+        return confusion(self.detections[counted], self.objects, self.found[counted], classes)
+
+
+def _curve(images: list[_Image]) -> dict[str, Any]:
+    """Return the numbers of found objects and of false detections at each threshold, and the one with the best F1."""
+    scores = np.concatenate([image.detections[:, 4] for image in images])
+    found = np.concatenate([image.found for image in images])
+    objects = sum(image.count for image in images)
+    counted = scores >= THRESHOLDS[:, None]
+    hits, false = (counted & (found >= 0)).sum(axis=1), (counted & (found == FALSE)).sum(axis=1)
+    f1 = 2 * hits / np.maximum(1, hits + false + objects)
+    return {
+        "thresholds": THRESHOLDS.tolist(),
+        "hits": hits.tolist(),
+        "false": false.tolist(),
+        "objects": objects,
+        "best": float(THRESHOLDS[f1.argmax()]),
+    }

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from digits.data.targets.boxes import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection.network.targets import COLUMNS, select_boxes
 from digits.kinds.network import metrics
 

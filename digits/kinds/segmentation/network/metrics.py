@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from digits.kinds.network import metrics
 from digits.kinds.network.targets import select_output
 
+# With more classes, their pairs take too much memory for all records.
+MAX_CLASSES_OF_PAIRS = 20
+
 
 class Metrics(metrics.Metrics):
     """The intersection over union (IoU) of each class, their mean, and the pixel accuracy.
@@ -21,12 +24,11 @@ class Metrics(metrics.Metrics):
     """
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
-        counts = self._counts(output, y)
-        return (
-            {}
-            if counts is None
-            else {str(place): each for place, each in enumerate(tf.unstack(counts, axis=1))}
-        )
+        predicted = self._predict(output, y)
+        if predicted is None:
+            return {}
+        counts = self._count(predicted, y)
+        return {str(place): each for place, each in enumerate(tf.unstack(counts, axis=1))}
 
     def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
         return (
@@ -34,17 +36,38 @@ class Metrics(metrics.Metrics):
         )
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
-        """The pixels of each class in the intersection, in the union and in the mask, float32 [N, 3 · classes]."""
-        counts = self._counts(output, y)
-        return (
-            None
-            if counts is None
-            else tf.concat([counts, _histogram(tf.cast(y, tf.int32), self.target.outputs)], axis=1)
-        )
+        """The pixels of each class in the intersection, in the union and in the mask, float32 [N, 3 · classes].
+
+        With few classes, the pixels of each class that are predicted as each class, float32 [N, classes · classes].
+        """
+        predicted = self._predict(output, y)
+        if predicted is None:
+            return None
+        count = self.target.outputs
+        true = tf.cast(y, tf.int32)
+        if not self.counts_pairs:
+            return tf.concat([self._count(predicted, y), _histogram(true, count)], axis=1)
+        pairs = tf.where((true >= 0) & (true < count), true * count + predicted, count**2)
+        return _histogram(pairs, count**2)
+
+    @property
+    def counts_pairs(self) -> bool:
+        """Whether the values of a record are the pixels of each pair of a true and a predicted class."""
+        return self.target.outputs <= MAX_CLASSES_OF_PAIRS
+
+    def split(self, values: NDArray[np.float32]) -> tuple[NDArray[np.float64], ...]:
+        """Return the pixels of each class in the intersection, in the union and in the mask, float64 [N, classes]."""
+        count, exact = self.target.outputs, values.astype(np.float64)
+        if not self.counts_pairs:
+            both, either, true = np.split(exact, 3, axis=1)
+            return both, either, true
+        pairs = exact.reshape(-1, count, count)
+        both, true = np.diagonal(pairs, axis1=1, axis2=2), pairs.sum(axis=2)
+        return both, true + pairs.sum(axis=1) - both, true
 
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
-        counts = values[:, : 2 * self.target.outputs]
-        return self._summarize(counts.sum(axis=0, dtype=np.float64))[1]
+        both, either, _ = self.split(values)
+        return self._summarize(np.concatenate([both.sum(axis=0), either.sum(axis=0)]))[1]
 
     def _summarize(self, counts: NDArray[np.floating[Any]]) -> tuple[dict[str, float], dict[str, float]]:
         """Return the metrics over all classes, and those of single classes."""
@@ -61,15 +84,19 @@ class Metrics(metrics.Metrics):
             {f"iou/{name}": float(value) for name, value in zip(self.target.names, each, strict=True)},
         )
 
-    def _counts(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
-        """Return intersections and unions, float32 [N, 2 · classes]; None for a network with another purpose."""
+    def _predict(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
+        """Return the predicted classes, int32 [N, H, W]; None for a network with another purpose."""
         count = self.target.outputs
         scores = select_output(output, count, rank=4)
         if scores.shape.rank != 4 or (scores.shape[3] or 0) < count or scores.shape[1:3] != y.shape[1:3]:
             return None
+        return tf.argmax(scores[..., :count], axis=3, output_type=tf.int32)
+
+    def _count(self, predicted: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        """Return intersections and unions, float32 [N, 2 · classes]."""
+        count = self.target.outputs
         counted = (y >= 0) & (y < count)
         true = tf.where(counted, tf.cast(y, tf.int32), count)
-        predicted = tf.argmax(scores[..., :count], axis=3, output_type=tf.int32)
         predicted = tf.where(counted, predicted, count)
         both = _histogram(tf.where(true == predicted, true, count), count)
         return tf.concat([both, _histogram(true, count) + _histogram(predicted, count) - both], axis=1)

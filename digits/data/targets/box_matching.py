@@ -1,0 +1,74 @@
+"""Match detected boxes with the objects of an image: which are found, missed or false."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+# The class of rows without an object: empty ones, and regions that are neither objects nor background.
+NO_BOX, IGNORED_BOX = -1, -2
+# A detection finds an object of its class from this intersection over union (IoU) on.
+MIN_IOU = 0.5
+# What a detection finds instead of an object: nothing, or a region to ignore.
+FALSE, IN_IGNORED = -1, -2
+
+Rows = NDArray[np.float32]
+
+
+def overlaps(boxes: Rows, others: Rows) -> NDArray[np.float64]:
+    """Return the IoU of all boxes, float64 [boxes, others]; the first columns are the edges."""
+    one, other = boxes[:, None, :4].astype(np.float64), others[None, :, :4].astype(np.float64)
+    sides = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
+    shared: NDArray[np.float64] = np.prod(np.maximum(0, sides), axis=2)
+    areas = [np.prod(np.maximum(0, each[..., 2:] - each[..., :2]), axis=2) for each in (one, other)]
+    union = areas[0] + areas[1] - shared
+    shared /= np.where(union > 0, union, 1)
+    return shared
+
+
+def match(detections: Rows, objects: Rows) -> NDArray[np.int64]:
+    """Return the place of the object that each detection finds, else `FALSE` or `IN_IGNORED`; int64 [detections].
+
+    ``detections``, float32 [detections, 6], are left, top, right, bottom, score and class, and ``objects``, float32
+    [objects, 5], have the class last; it is negative for rows without an object, and `IGNORED_BOX` for regions to
+    ignore. Detections with higher scores choose first, so that those above any score match as they do among all.
+    """
+    found = np.full(len(detections), FALSE)
+    if not len(detections) or not len(objects):
+        return found
+    shared = overlaps(detections, objects)
+    is_free = objects[:, 4] >= 0
+    is_ignored = objects[:, 4] == IGNORED_BOX
+    for place in np.argsort(-detections[:, 4], kind="stable"):
+        fitting = np.where(is_free & (objects[:, 4] == detections[place, 5]), shared[place], 0)
+        if fitting.max() >= MIN_IOU:
+            found[place] = fitting.argmax()
+            is_free[found[place]] = False
+        elif shared[place, is_ignored].max(initial=0) >= MIN_IOU:
+            found[place] = IN_IGNORED
+    return found
+
+
+def confusion(detections: Rows, objects: Rows, found: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+    """Return the number of objects of each class, by row, detected as each class, int64 [classes + 1, classes + 1].
+
+    The last column counts missed objects, the last row detections without an object. ``found`` is the result of
+    `match` for these ``detections``. A false detection that overlaps an object that is not found confuses its class.
+    """
+    counts = np.zeros((classes + 1, classes + 1), np.int64)
+    hits = found >= 0
+    np.add.at(counts, (objects[found[hits], 4].astype(int), detections[hits, 5].astype(int)), 1)
+    is_missed = objects[:, 4] >= 0
+    is_missed[found[hits]] = False
+    false = np.flatnonzero(found == FALSE)
+    shared = overlaps(detections[false], objects)
+    for place in np.argsort(-detections[false, 4], kind="stable"):
+        fitting = np.where(is_missed, shared[place], 0)
+        detected = int(detections[false[place], 5])
+        if fitting.max(initial=0) >= MIN_IOU:
+            is_missed[fitting.argmax()] = False
+            counts[int(objects[fitting.argmax(), 4]), detected] += 1
+        else:
+            counts[classes, detected] += 1
+    np.add.at(counts, (objects[is_missed, 4].astype(int), classes), 1)
+    return counts
