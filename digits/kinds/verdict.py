@@ -97,6 +97,12 @@ class Outcome:
         return end > _RISEN_LOSS * min(self.losses) and self.training_loss < end / _RISEN_LOSS
 
     @property
+    def underfits(self) -> bool:
+        """Whether it is not even fair on the training records, so that more of them would not help."""
+        trained = None if self.trained is None else self.skill(self.trained)
+        return trained is not None and trained < self.metric.grades[0]
+
+    @property
     def is_improving(self) -> bool:
         """Whether the metric was still improving at the end, or without any skill, whether the loss was falling."""
         if not self.is_guessing:
@@ -206,6 +212,10 @@ def _after_learning(outcome: Outcome) -> tuple[Action, str]:
         return ("more_images", worst) if is_weak else ("use", worst)
     if outcome.metric.perfect is None:
         return "use", ""
+    if level == "poor" and outcome.underfits:
+        assert outcome.trained is not None
+        trained = outcome.metric.format(outcome.trained)
+        return "other_network", f"It is no better on its training {outcome.noun}s: {trained}."
     if is_weak or outcome.training_records < _FEW_IMAGES:
         return "more_images", worst or f"It has seen {_training(outcome)}."
     return "other_network", worst

@@ -82,6 +82,7 @@ export function startClassifying(panel) {
     if (snapshot.value) data.set('snapshot_epoch', snapshot.value);
     for (const [name, value] of viewFields()) data.set(name, value);
     if (given instanceof File) data.set('image_file', given);
+    else if (given.record) data.set('record', given.record);
     else data.set('image_path', given);
     return data;
   }
@@ -90,7 +91,7 @@ export function startClassifying(panel) {
   function take(given) {
     last = given;
     recent = '';
-    if (given instanceof File) path.value = '';
+    if (typeof given === 'object') path.value = '';
     if (image) showImage(given);
     classify(given);
   }
@@ -115,7 +116,7 @@ export function startClassifying(panel) {
   function showImage(given) {
     if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
     image.hidden = true; // until it has loaded, so that files that are not images stay hidden
-    if (given !== FIELDS) image.src = given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`;
+    if (given !== FIELDS) image.src = given.url ?? (given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`);
   }
 
   image?.addEventListener('load', () => {
@@ -124,6 +125,9 @@ export function startClassifying(panel) {
   });
   image?.addEventListener('error', () => (image.hidden = true));
   file?.addEventListener('change', () => takeFiles([...file.files]));
+  for (const button of panel.querySelectorAll('[data-record]')) {
+    button.addEventListener('click', () => take({ record: button.dataset.record, url: button.querySelector('img').src }));
+  }
   startCamera(panel.querySelector('#use-camera'), file);
   form.addEventListener('submit', (event) => {
     event.preventDefault();

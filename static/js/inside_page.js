@@ -12,6 +12,8 @@ const record = document.getElementById('inside-record');
 const random = document.getElementById('random-record');
 const images = form.querySelector('[data-image-choice]');
 const [heatMap, layers] = [partOf(form.dataset.heatMapUrl, 'heat-map', 'heat-map-status'), partOf(form.action, 'layer-results', 'layers-status')];
+const predictionPanel = document.getElementById('prediction-panel');
+const prediction = partOf(predictionPanel.dataset.url, 'inside-prediction', 'prediction-status');
 const swapChoice = swapping(choice);
 
 /** The part of the page that shows in the element `id` what `url` answers. */
@@ -27,10 +29,17 @@ function partOf(url, id, statusId) {
 /** Posts the form to the part's URL, and shows the answer in its area. */
 const show = (part) => draw(part, { method: 'POST', body: new FormData(form) });
 
-function draw({ url, area, status, swap }, options) {
+function showPrediction() {
+  const fields = new FormData();
+  fields.set('job_id', predictionPanel.dataset.job);
+  for (const [name, value] of new FormData(form)) if (!['layers', 'method', 'output', 'layer'].includes(name)) fields.append(name, value);
+  draw(prediction, { method: 'POST', body: fields }, 'prediction');
+}
+
+function draw({ url, area, status, swap }, options, part = 'layers') {
   status.textContent = 'Computing…';
   return swap(
-    (signal) => fragment(url, { ...options, signal, headers: { 'X-Fragment': 'layers' } }),
+    (signal) => fragment(url, { ...options, signal, headers: { 'X-Fragment': part } }),
     (drawn) => {
       const note = drawn.querySelector('[data-note]');
       note.remove();
@@ -56,6 +65,7 @@ function load() {
 }
 
 function showAll() {
+  showPrediction();
   if (choice.querySelector('[data-explain]')) show(heatMap);
   if (choice.querySelector('[name=layers]:checked')) show(layers);
 }

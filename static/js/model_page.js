@@ -11,6 +11,7 @@ import { settled } from './form_parts.js';
 import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';
+import { startManyImages } from './many_images.js';
 import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
@@ -37,6 +38,7 @@ let marks = [];
 for (const chart of charts) chart.setSmoothing(smoothing);
 startEpochPredictions(document.getElementById('epochs-panel'));
 for (const id of ['classify-panel', 'generate-panel']) startClassifying(document.getElementById(id));
+startManyImages(document.getElementById('many-drop'));
 let cursor = null;
 let loading = null;
 

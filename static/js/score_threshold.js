@@ -15,5 +15,7 @@ function applyThreshold(slider) {
   for (const item of detections.querySelectorAll('[data-score]')) item.hidden = 100 * item.dataset.score < slider.valueAsNumber;
   const items = detections.querySelectorAll('li[data-score]');
   const shown = [...items].filter(({ hidden }) => !hidden).length;
+  const hint = detections.querySelector('[data-hint]');
+  if (hint) hint.hidden = shown > 0;
   detections.querySelector('[data-count]').textContent = `${shown} of ${items.length} detections shown`;
 }

@@ -45,7 +45,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page.wait_for_load_state()
     panel.locator("summary").click()
     expect(panel.get_by_role("link", name=image_folder.name)).to_be_visible()
-    panel.get_by_label("List").set_input_files(images)
+    panel.locator("#many-files").set_input_files(images)
     panel.get_by_role("button", name="Predict all").click()
     expect(page.get_by_text("1 problem in the list")).to_be_visible()
     page.get_by_text("1 problem in the list").click()

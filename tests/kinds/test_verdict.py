@@ -41,6 +41,8 @@ def outcome(value: float, **known: Any) -> Outcome:
             "Memorizes its 21 training images",
             "Get more images",
         ),
+        # More images do not help a model that has not learned those that it has.
+        (outcome(0.60, history=LEVEL, trained=0.61, weakest=WEAK_DOG), "Weak", "Choose another network"),
         (outcome(0.50, losses=[0.7, 0.69, 0.69, 0.69]), "At the level of guessing", "Choose another network"),
         (outcome(0.50, losses=[0.7, 0.69, 0.65, 0.6]), "At the level of guessing", "Train longer"),
         (outcome(0.50, trained=1.0, training_records=21), "At the level of guessing", "Get more images"),

@@ -75,7 +75,8 @@ def url_of(job: ModelJob, made: ModelExport) -> str:
 
 
 def _row(job: ModelJob, made: ModelExport) -> dict[str, str]:
-    stamp = ["random outputs" if made.difference is None else f"differs by {made.difference:.1g}"]
+    difference = "random outputs" if made.difference is None else f"outputs within {made.difference:.1g}"
+    stamp = [difference if made.difference != 0 else "same outputs"]
     if made.agreement is not None:
         stamp.append(f"{100 * made.agreement:.4g}% equal predictions")
     stamp += [f"{made.milliseconds:.3g} ms per image in {made.runtime}", humanize.naturalsize(made.bytes)]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 from flask import Blueprint
 
 from digits.core.model_job import ModelJob
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.views import training_charts, views_of
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.views import Views, training_charts, views_of
 from digits.web.evaluations import model_result
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
@@ -17,10 +19,14 @@ from digits.web.models import export_panel as model_export_panel
 from digits.web.models import serializers as model_serializers
 from digits.web.predictions import runs as prediction_runs
 from digits.web.predictions.view_choice import rendering, views_for
+from digits.web.records.images import example_images
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("model_page", __name__)
+
+
+EXAMPLES = 6
 
 
 @blueprint.get("/models/<job_id>")
@@ -34,6 +40,7 @@ def show(job_id: str) -> str:
         job=serializers.page(job),
         kind=kind,
         views=views,
+        examples=_examples(job, views),
         charts=[asdict(chart) for chart in training_charts(views)],
         titles={metric.name: metric.title for metric in views.metrics},
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
@@ -49,3 +56,17 @@ def show(job_id: str) -> str:
         production_names=services().production.names_of(job.id),
         export=model_export_panel.panel(job),
     )
+
+
+def _examples(job: ModelJob, views: Views[Any]) -> list[tuple[str, str]]:
+    """Return images of the dataset to predict from."""
+    data = serializers.data_of(job)
+    manifest = data.manifest() if isinstance(data, DatasetJob) else None
+    if (
+        manifest is None
+        or not isinstance(data, DatasetJob)
+        or not views.takes_image
+        or manifest.dtype != "uint8"
+    ):
+        return []
+    return example_images(data, manifest, EXAMPLES)

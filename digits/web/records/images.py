@@ -10,6 +10,7 @@ from flask import url_for
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
+from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data import images, records
 from digits.data import manifest as manifests
@@ -73,6 +74,23 @@ def decoded_labels(job: DatasetJob, manifest: Manifest, places: Sequence[tuple[s
 
 def _is_mask(manifest: Manifest) -> bool:
     return isinstance(manifest.target, Mask)
+
+
+def example_images(job: DatasetJob, manifest: Manifest, count: int) -> list[tuple[str, str]]:
+    """Return the names, such as ``test/12``, and the URLs of up to ``count`` images, which a training did not see if
+    there are such.
+
+    They are spread over the split, whose classes may follow each other.
+    """
+    images = RecordImages(job, manifest)
+    split = next(
+        (name for name in reversed(SPLITS) if name in manifest.splits and manifest.splits[name].count), None
+    )
+    if split is None:
+        return []
+    total = manifest.splits[split].count
+    numbers = sorted({total * place // count for place in range(count)})
+    return [(f"{split}/{number}", images.thumbnail(split, number)) for number in numbers]
 
 
 def shown_size(job: DatasetJob, manifest: Manifest) -> tuple[int, int]:

@@ -30,6 +30,7 @@ from digits.web.evaluations.model_result import result_of
 from digits.web.evaluations.panel import dataset_of, title_of
 from digits.web.evaluations.parts import (
     excluded_words,
+    interval_words,
     load_matrix,
     load_points,
     metric_rows,
@@ -155,7 +156,7 @@ def build(job: ModelJob, name: str = "") -> Report:
         name=job.name,
         type_title=row.type_title,
         created=_date(datetime.now(UTC).timestamp()),
-        verdict=_verdict(job),
+        verdict=_verdict(job, views),
         facts=_facts(job, model),
         problem=job.failure.message if job.failure else "",
         notes=job.notes or "",
@@ -191,7 +192,7 @@ def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation |
     return min(results, key=rank, default=None)
 
 
-def _verdict(job: ModelJob) -> str:
+def _verdict(job: ModelJob, views: Views[Any]) -> str:
     """Return the result of the training in a few sentences; "" if nothing measures it."""
     result = result_of(job)
     if result is None:
@@ -199,6 +200,8 @@ def _verdict(job: ModelJob) -> str:
     outcome, verdict = result.outcome, result.verdict
     records = count_of(outcome.records, f"{SPLIT_TITLES[result.split].lower()} {outcome.noun}")
     metric = f"{outcome.metric.title} {outcome.metric.format(outcome.value)} on {records}"
+    if result.evaluation and (interval := interval_words(result.evaluation, outcome.metric.name, views)):
+        metric += f" (95% interval {interval})"
     return " ".join(f"{words.rstrip('.')}." for words in (verdict.title, metric, verdict.reason) if words)
 
 
@@ -299,10 +302,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         name=result.name,
         records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
         note=note,
-        metrics=[
-            (title, f"{value} ({interval})" if interval else value)
-            for title, value, interval in metric_rows(result, views)
-        ],
+        metrics=[(title, value) for title, value, _ in metric_rows(result, views)],
         tables=tables,
         plots=of_evaluation(plots),
         worst=worst,

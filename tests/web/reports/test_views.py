@@ -73,7 +73,7 @@ def test_the_report_shows_settings_curves_evaluation_and_environment(
     assert report["evaluation"]["metrics"] == found["metrics"]
     wrong = found["records"] - sum(row[place] for place, row in enumerate(found["confusion_matrix"]))
     assert len(report["worst"]) == page.count("data:image/jpeg;base64,") == wrong
-    accuracy = f"Accuracy {100 * found['metrics']['accuracy']:.2f}% on {found['records']} validation images."
+    accuracy = f"Accuracy {100 * found['metrics']['accuracy']:.2f}% on {found['records']} validation images (95% interval"
     assert accuracy in page[: page.index("Confusion matrix")]
     for words in (
         "Bars &amp; &lt;b&gt;stripes",
