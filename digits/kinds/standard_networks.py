@@ -60,6 +60,7 @@ _ORDER = (
     "segmenter",
     "segmenter_resnet50",
     "dncnn",
+    "fpn",
     "detector",
     "siamese",
     "textcnn",

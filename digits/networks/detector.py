@@ -2,11 +2,13 @@
 #
 # Designed for images of 64x64 to 512x512 pixels. Returns “boxes”, [N, 100, 6]: left, top, right, bottom, score and
 # class, in pixels of the image, the highest score first.
-# Recommended settings: Adam, learning rate 0.002, batches of 16, 30 epochs, per-channel mean.
+# Recommended settings: Adam, learning rate 0.002, cosine decay, batches of 8, per-channel mean, random
+# horizontal flips and zoom.
 #
-# paper: Like CenterNet, it marks the middle of each object in a map with a cell for 4x4 pixels. Zhou, Wang and
-# paper: Krähenbühl, 2019, “Objects as Points”.
-# settings: solver_type=ADAM learning_rate=0.002 lr_policy=sigmoid batch_size=16 train_epochs=30 use_mean=pixel
+# paper: Like FCOS, the cells in the middle of an object predict its box, in a map with a cell for 4x4 pixels. Tian et
+# paper: al., 2019, “FCOS: Fully Convolutional One-Stage Object Detection”.
+# settings: solver_type=ADAM learning_rate=0.002 lr_policy=cosine batch_size=8 train_epochs=60 use_mean=pixel
+# settings: aug_flip=fliplr aug_scale=0.25
 # kinds: image-object-detection
 # smallest: 16
 
@@ -16,8 +18,8 @@ from keras import layers
 STRIDE = 4
 # Filters at 1/4, 1/8 and 1/16 of the resolution.
 WIDTHS = [32, 64, 96]
-# The initial probability of an object in a cell is 0.1, so that training is stable.
-RARE = -2.2
+# The initial score of a cell is 0.05, because few belong to an object.
+RARE = -3.0
 
 
 class UserModel(Tower):

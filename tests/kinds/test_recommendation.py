@@ -57,6 +57,8 @@ CASES: list[tuple[str, str, tuple[int, int, int], int | None, Resources]] = [
     ("1,000 masks", "image-segmentation", (256, 256, 3), 1000, ALL),
     ("40 masks, no weights", "image-segmentation", (256, 256, 3), 30, NOTHING),
     ("40 small masks", "image-segmentation", (32, 32, 3), 30, ALL),
+    ("boxes in 3,000 X-ray images", "image-object-detection", (256, 256, 1), 3000, RESNET),
+    ("boxes, no weights", "image-object-detection", (256, 256, 3), 30, NOTHING),
     ("target images", "image-processing", (64, 64, 3), 300, NOTHING),
     ("pairs", "image-pairs", (28, 28, 1), 300, NOTHING),
     ("texts", "text-classification", (1024, 1, 1), 300, NOTHING),

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
+from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.mask import Mask
@@ -252,8 +253,10 @@ def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 def target_for(name: str, y: np.ndarray) -> Target:
     """Return the target of a dataset with the labels ``y`` that the network ``name`` is usually trained on."""
-    if name == "unet":
+    if name in ("unet", "segmenter", "segmenter_resnet50"):
         return Mask.of(["a", "b"], *y.shape[-2:])
+    if name in ("detector", "fpn"):
+        return Boxes.of(["a", "b"], 3)
     if name not in ("regression", "multilabel"):
         return ClassIndex.of(["a", "b"])
     form = LabelSet if name == "multilabel" else Numbers
@@ -316,15 +319,20 @@ def test_the_u_net_reduces_large_images(in_child):
 
 
 @pytest.mark.parametrize(
-    ("name", "encoder"), [("segmenter", "efficientnetlite"), ("segmenter_resnet50", "resnet50")]
+    ("name", "encoder", "new"),
+    [
+        ("segmenter", "efficientnetlite", ("model/up", "model/scores")),
+        ("segmenter_resnet50", "resnet50", ("model/up", "model/scores")),
+        ("fpn", "resnet50", ("model/level", "model/scores", "model/edges")),
+    ],
 )
-def test_the_encoder_for_segmentation_starts_from_a_network_for_classification(in_child, name, encoder):
+def test_an_encoder_starts_from_a_network_for_classification(in_child, name, encoder, new):
     """Weights are matched by name and shape."""
-    shape, segmenter, _ = in_child(_traced, name, (45, 70, 1), "unet")
+    shape, variables, _ = in_child(_traced, name, (45, 70, 1), name)
     _, classifier, _ = in_child(_traced, encoder, (64, 64, 3), encoder)
-    assert shape == [45, 70, 2]
-    missing = {each for each in segmenter if classifier.get(each) != segmenter[each]}
-    assert missing and all(each.startswith(("model/up", "model/scores")) for each in missing)
+    assert shape == ([100, 6] if name == "fpn" else [45, 70, 2])
+    missing = {each for each in variables if classifier.get(each) != variables[each]}
+    assert missing and all(each.startswith(new) for each in missing)
 
 
 def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], dict[str, list[int]], int]:
@@ -337,12 +345,13 @@ def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], d
     target = target_for(usual, np.zeros([2, *shape[:2]]))
     traced = inference.trace(network_loader.load(FOLDER / f"{name}.py", shape, target), store)
     output = traced.function.structured_outputs
+    output = output["boxes"] if isinstance(output, dict) else output
     shapes = {key: variable.shape.as_list() for key, variable in store.variables.items()}
     trained = sum(count(variable) for variable in store.variables.values() if variable.trainable)
     return output.shape[1:].as_list(), shapes, trained
 
 
-@pytest.mark.parametrize("name", ["lenet", "alexnet", "googlenet"])
+@pytest.mark.parametrize("name", ["lenet", "alexnet", "googlenet", "fpn"])
 def test_a_network_takes_images_of_its_smallest_size(in_child, name):
     side = standard_networks.network(name).smallest
     shape, _, _ = in_child(_traced, name, (side, side, 3), name)

@@ -1,12 +1,12 @@
 """Single-stage object detection without anchors: the loss of a network's maps, and the boxes in them.
 
 The maps have a cell for every few pixels of the image. ``scores``, float32 [N, rows, columns, classes], are logits: a
-cell in the middle of an object has the largest. ``edges``, float32 [N, rows, columns, 4], are the distances from the
+cell near the center of an object has a large one. ``edges``, float32 [N, rows, columns, 4], are the distances from the
 middle of a cell to the left, top, right and bottom edge of the object, in cells and positive.
 
-The scores are those of CenterNet (X. Zhou, D. Wang, P. Krähenbühl, "Objects as Points", 2019), and the edges are
-learned around the middle, as in TTFNet (Z. Liu et al., "Training-Time-Friendly Network for Real-Time Object
-Detection", 2020).
+As in FCOS (Z. Tian et al., "FCOS: Fully Convolutional One-Stage Object Detection", 2019), the cells around the center
+of an object predict it. Their scores learn how well their boxes fit, with the quality focal loss (X. Li et al.,
+"Generalized Focal Loss", 2020), so that the best box of an object has the highest score.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ import tensorflow as tf
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.worker.precision import full_precision
 
-# The fraction of a box, around its center, whose cells are trained to predict it.
-_CENTRAL_SHARE = 0.54
-# Standard deviations of a Gaussian in this share.
-_DEVIATIONS = 6.0
-_SMALLEST_DEVIATION = 0.3
-# Cells farther away do not belong to the object; exp(-3²/2).
-_SMALLEST_WEIGHT = 0.011
-_EDGE_WEIGHT = 2.0
+# The cells that predict an object are at most this far from its center, in cells or as a fraction of its size.
+_RADIUS_CELLS = 1.5
+_RADIUS_SHARE = 0.2
+_BOXES_WEIGHT = 2.0
+# Of two boxes of a class with a larger IoU, the one with the lower score is dropped.
+_LARGEST_IOU = 0.6
+# Peaks to choose from, per detection.
+_CANDIDATES = 2
 _EPSILON = 1e-6
 
 
@@ -34,61 +34,89 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
 
     ``y``, float32 [N, objects, 5], contains the boxes in pixels and the class. Rows with a negative class are no
     objects; the scores of cells in regions to ignore, whose class is -2, are not trained to be low. The loss is
-    the focal loss of the scores per object, plus the weighted mean of the boxes' generalized IoU loss
-    (H. Rezatofighi et al., 2019).
+    the quality focal loss of the scores, plus twice the generalized IoU loss (H. Rezatofighi et al., 2019) of the boxes
+    of cells around the centers of objects, both per such cell.
     """
     scores, edges = full_precision.to_float32(scores), full_precision.to_float32(edges)
     boxes, classes = tf.cast(y[..., :4], tf.float32) / stride, tf.cast(y[..., 4], tf.int32)
     rows, columns, count = tf.shape(scores)[1], tf.shape(scores)[2], tf.shape(scores)[3]
-    nearness = _nearness(boxes, classes, rows, columns)
-    of_class = tf.one_hot(classes, count, dtype=tf.float32)
-    heat = tf.reduce_max(nearness[..., None] * of_class[:, :, None, None, :], axis=1)
-    nearest = tf.argmax(nearness, axis=1, output_type=tf.int32)
-    target = tf.gather(boxes, nearest, batch_dims=1)
-    weights = tf.reduce_max(nearness, axis=1)
-    weights = tf.where(weights > _SMALLEST_WEIGHT, weights, 0.0)
-    boxes_loss = tf.math.divide_no_nan(
-        tf.reduce_sum(weights * _iou_loss(_as_boxes(edges), target)), tf.reduce_sum(weights)
-    )
-    ignored = _touched(boxes, classes == IGNORED_BOX, rows, columns)[..., None]
-    return tf.add(_focal_loss(scores, heat, ignored), _EDGE_WEIGHT * boxes_loss, name="detection_loss")
+    index = assign_cells(boxes, classes >= 0, rows, columns)
+    is_object = tf.cast(index >= 0, tf.float32)
+    target = tf.gather(boxes, tf.maximum(index, 0), batch_dims=1)
+    iou, loss = iou_and_loss(_as_boxes(edges), target)
+    of_class = tf.one_hot(tf.gather(classes, tf.maximum(index, 0), batch_dims=1), count, dtype=tf.float32)
+    quality = tf.stop_gradient(iou)[..., None] * of_class * is_object[..., None]
+    ignored = _touched(boxes, classes == IGNORED_BOX, rows, columns) & (index < 0)
+    focal = tf.where(ignored[..., None], 0.0, _focal_loss(scores, quality))
+    cells = tf.maximum(tf.reduce_sum(is_object), 1.0)
+    total = tf.reduce_sum(focal) + _BOXES_WEIGHT * tf.reduce_sum(is_object * loss)
+    return tf.divide(total, cells, name="detection_loss")
 
 
 def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf.Tensor:
     """Return the ``count`` detections with the highest scores, float32 [N, count, 6], from `detection_loss`'s maps.
 
     A row contains the left, top, right and bottom edge in pixels, the score from 0 to 1, and the class. Only the
-    largest scores in their neighborhood of 3 × 3 cells count. Rows after the last detection have the score 0.
+    largest scores in their neighborhood of 3 × 3 cells count, and of boxes of a class that overlap at an IoU of more
+    than 0.6, only the one with the highest score. Rows after the last detection have the score 0.
     """
     probabilities = tf.sigmoid(full_precision.to_float32(scores))
     peaks = tf.nn.max_pool2d(probabilities, 3, 1, "SAME")
     probabilities = tf.where(probabilities >= peaks, probabilities, 0.0)
-    shape = tf.shape(probabilities)
+    shape, candidates = tf.shape(probabilities), _CANDIDATES * count
     flat = tf.reshape(probabilities, [shape[0], -1])
     # The map of a small image can have fewer cells.
-    flat = tf.pad(flat, [[0, 0], [0, tf.maximum(count - tf.shape(flat)[1], 0)]])
-    best, places = tf.math.top_k(flat, count)
+    flat = tf.pad(flat, [[0, 0], [0, tf.maximum(candidates - tf.shape(flat)[1], 0)]])
+    best, places = tf.math.top_k(flat, candidates)
     cells = tf.minimum(places // shape[3], shape[1] * shape[2] - 1)
     boxes = tf.reshape(_as_boxes(full_precision.to_float32(edges)), [shape[0], -1, 4])
     boxes = tf.gather(boxes, cells, batch_dims=1) * stride
     classes = tf.cast(places % shape[3], tf.float32)
+    best, kept = tf.math.top_k(tf.where(_are_repeated(boxes, classes), 0.0, best), count)
+    boxes, classes = (tf.gather(item, kept, batch_dims=1) for item in (boxes, classes))
     rows = tf.concat([boxes, best[..., None], classes[..., None]], axis=2)
     return tf.ensure_shape(rows, [None, count, 6])
 
 
-def _nearness(boxes: tf.Tensor, classes: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
-    """Return the closeness of cells to the centers of objects, float32 [N, objects, rows, columns]: 1 in its cell."""
+def _are_repeated(boxes: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:
+    """Return whether boxes [N, K, 4] overlap an earlier one of the same class, bool [N, K].
 
-    def along(low: tf.Tensor, high: tf.Tensor, cells: tf.Tensor) -> tf.Tensor:
-        middle = tf.clip_by_value(tf.floor((low + high) / 2), 0, tf.cast(cells - 1, tf.float32))
-        deviation = tf.maximum((high - low) * _CENTRAL_SHARE / _DEVIATIONS, _SMALLEST_DEVIATION)
-        distance = (tf.range(tf.cast(cells, tf.float32)) - middle[..., None]) / deviation[..., None]
-        return tf.exp(-tf.square(distance) / 2)
+    Unlike in the usual suppression, the earlier one may itself be dropped: a few operations on matrices, which every
+    export format has, instead of a loop (D. Bolya et al., "YOLACT", 2019).
+    """
+    both, union = _overlap(boxes[:, :, None], boxes[:, None])
+    is_same = classes[:, :, None] == classes[:, None]
+    order = tf.range(tf.shape(boxes)[1])
+    is_earlier = order[:, None] < order[None, :]
+    # In int8, the area of a union can be zero: do not divide by it.
+    return tf.reduce_any((both > _LARGEST_IOU * union) & is_same & is_earlier, axis=1)
+
+
+def assign_cells(boxes: tf.Tensor, are_objects: tf.Tensor, rows: Any, columns: Any) -> tf.Tensor:
+    """Return the index of the object that each cell predicts, int32 [N, rows, columns]; -1 for the background.
+
+    ``boxes``, float32 [N, M, 4], are in cells; those that are not ``are_objects``, bool [N, M], are left out. These
+    cells are inside of the box and near its center: within 1.5 cells or a fifth of its width and height. The cell that
+    contains the center always belongs to them. A cell near several centers predicts the smallest object.
+    """
+
+    def along(low: tf.Tensor, high: tf.Tensor, cells: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        place = tf.range(tf.cast(cells, tf.float32)) + 0.5
+        low, high = low[..., None], high[..., None]
+        middle = (low + high) / 2
+        radius = tf.maximum((high - low) * _RADIUS_SHARE, _RADIUS_CELLS)
+        is_near = (tf.abs(place - middle) < radius) & (place > low) & (place < high)
+        center = tf.clip_by_value(tf.floor(middle), 0, tf.cast(cells - 1, tf.float32))
+        return is_near, tf.floor(place) == center
 
     left, top, right, bottom = tf.unstack(boxes, axis=2)
-    across, down = along(left, right, columns), along(top, bottom, rows)
-    near = down[..., :, None] * across[..., None, :]
-    return tf.where((classes >= 0)[..., None, None], near, 0.0)
+    (near_x, center_x), (near_y, center_y) = along(left, right, columns), along(top, bottom, rows)
+    is_near = near_y[..., :, None] & near_x[..., None, :]
+    is_near |= center_y[..., :, None] & center_x[..., None, :]
+    is_near &= are_objects[..., None, None]
+    areas = tf.where(is_near, _areas(boxes)[..., None, None], tf.float32.max)
+    smallest = tf.argmin(areas, axis=1, output_type=tf.int32)
+    return tf.where(tf.reduce_any(is_near, axis=1), smallest, -1)
 
 
 def _touched(boxes: tf.Tensor, chosen: tf.Tensor, rows: tf.Tensor, columns: tf.Tensor) -> tf.Tensor:
@@ -111,28 +139,28 @@ def _as_boxes(edges: tf.Tensor) -> tf.Tensor:
     return tf.stack([x - left, y - top, x + right, y + bottom], axis=3)
 
 
-def _focal_loss(logits: tf.Tensor, heat: tf.Tensor, ignored: tf.Tensor) -> tf.Tensor:
-    """The penalty-reduced focal loss of CenterNet, per object; cells that are ``ignored`` are not background."""
-    p = tf.sigmoid(logits)
-    is_middle = heat > 1 - _EPSILON
-    positive = tf.square(1 - p) * tf.nn.softplus(-logits)
-    negative = tf.pow(1 - tf.minimum(heat, 1.0), 4.0) * tf.square(p) * tf.nn.softplus(logits)
-    negative = tf.where(ignored, 0.0, negative)
-    objects = tf.reduce_sum(tf.cast(is_middle, tf.float32))
-    return tf.reduce_sum(tf.where(is_middle, positive, negative)) / tf.maximum(objects, 1.0)
+def _focal_loss(logits: tf.Tensor, quality: tf.Tensor) -> tf.Tensor:
+    """Return the quality focal loss: the cross-entropy, weighted by the squared error of the probability."""
+    error = tf.square(tf.sigmoid(logits) - quality)
+    return error * tf.nn.sigmoid_cross_entropy_with_logits(quality, logits)
 
 
-def _iou_loss(boxes: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-    """1 - generalized IoU of boxes [..., 4]."""
-    low = tf.maximum(boxes[..., :2], target[..., :2])
-    high = tf.minimum(boxes[..., 2:], target[..., 2:])
-    both = tf.reduce_prod(tf.maximum(high - low, 0), axis=-1)
-    union = _areas(boxes) + _areas(target) - both
+def iou_and_loss(boxes: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the IoU of boxes [..., 4], and 1 minus their generalized IoU, which is negative for distant boxes."""
+    both, union = _overlap(boxes, target)
     outer_low = tf.minimum(boxes[..., :2], target[..., :2])
     outer_high = tf.maximum(boxes[..., 2:], target[..., 2:])
     hull = tf.reduce_prod(tf.maximum(outer_high - outer_low, 0), axis=-1)
     iou = both / (union + _EPSILON)
-    return 1 - iou + (hull - union) / (hull + _EPSILON)
+    return iou, 1 - iou + (hull - union) / (hull + _EPSILON)
+
+
+def _overlap(boxes: tf.Tensor, target: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the areas of the intersections and of the unions of boxes [..., 4]."""
+    low = tf.maximum(boxes[..., :2], target[..., :2])
+    high = tf.minimum(boxes[..., 2:], target[..., 2:])
+    both = tf.reduce_prod(tf.maximum(high - low, 0), axis=-1)
+    return both, _areas(boxes) + _areas(target) - both
 
 
 def _areas(boxes: tf.Tensor) -> tf.Tensor:

@@ -29,6 +29,7 @@ from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
+from digits.worker.input.target_tensors import tensors_of
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
@@ -88,7 +89,8 @@ class Start:
     """The first training step, before the first weight update.
 
     ``cross_entropy`` is over the classes, or None for a loss without classification. With
-    ``has_normalization``, the scale of the input is irrelevant.
+    ``has_normalization``, the scale of the input is irrelevant. With ``has_places``, targets are in the image, such as
+    boxes and masks: each of its parts is an example.
     """
 
     loss: float
@@ -96,6 +98,7 @@ class Start:
     classes: int = 0
     has_weights: bool = False
     has_normalization: bool = False
+    has_places: bool = False
 
     @property
     def chance(self) -> float | None:
@@ -134,7 +137,8 @@ class Verdict:
 def verdict(start: Start, cost: Cost) -> Verdict:
     """Assess a training by its first step and its total cost."""
     verdicts = [_of_loss(start)]
-    if not start.has_weights and cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE:
+    is_large = cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE
+    if is_large and not start.has_weights and not start.has_places:
         verdicts.append(_too_large(cost))
     if cost.seconds is not None and cost.seconds > LONG_SECONDS:
         verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
@@ -265,6 +269,7 @@ class _Preflight:
             len(self._data.manifest.target.labels),
             bool(self._recipe.weights),
             traced.label_flow.has_normalization,
+            tensors_of(self._data.manifest.target).in_image,
         )
         cost = self._cost(traced, seconds_total)
         judged = verdict(start, cost)

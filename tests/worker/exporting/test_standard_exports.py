@@ -59,6 +59,7 @@ CASES = {
     "segmenter": Case("image-segmentation", channels=1),
     "segmenter_resnet50": Case("image-segmentation", channels=1),
     "dncnn": Case("image-processing"),
+    "fpn": Case("image-object-detection", channels=1),
     "detector": Case("image-object-detection"),
     "siamese": Case("image-pairs", channels=2),
     "textcnn": Case("text-classification", side=16, channels=1),

@@ -14,14 +14,13 @@ def _maps(strength: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     scores = np.full((1, 6, 8, 2), -strength, np.float32)
     edges = np.ones((1, 6, 8, 4), np.float32)
     for left, top, right, bottom, place in y[0, :2]:
-        column, row = int((left + right) / 8), int((top + bottom) / 8)
-        scores[0, row, column, int(place)] = strength
         for i in range(6):
             for j in range(8):
-                if abs(i - row) <= 1 and abs(j - column) <= 1:
-                    x, z = (j + 0.5) * 4, (i + 0.5) * 4
-                    edges[0, i, j] = np.maximum([x - left, z - top, right - x, bottom - z], 0.01)
-    edges /= 4
+                x, z = (j + 0.5) * 4, (i + 0.5) * 4
+                is_near = abs(x - (left + right) / 2) < 6 and abs(z - (top + bottom) / 2) < 6
+                if is_near and left < x < right and top < z < bottom:
+                    scores[0, i, j, int(place)] = strength
+                    edges[0, i, j] = np.array([x - left, z - top, right - x, bottom - z]) / 4
     return scores, edges, y
 
 
@@ -60,7 +59,7 @@ def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_shared_child):
     assert (found[:2, 4] > 0.99).all() and (found[2:, 4] < 0.01).all()
     assert result["more"] == [1, 200, 6]
     wrong = in_shared_child(_results, -8.0)
-    assert 0 <= result["loss"] < 0.7 < wrong["loss"]
+    assert 0 <= result["loss"] < 0.01 < 1 < wrong["loss"]
     assert np.isfinite(wrong["gradient"]).all() and np.isfinite(result["nothing"])
     # The score at the center must increase; that of the other class must not.
     assert wrong["gradient"][0, 3, 3, 1] < 0 < wrong["gradient"][0, 3, 3, 0]
@@ -74,3 +73,58 @@ def test_regions_to_ignore_are_neither_objects_nor_background(in_shared_child):
     # The other object is still learned, and the rest is background.
     assert gradient[3, 3, 1] < 0
     assert (gradient[~region][:, 0] > 0).all()
+
+
+def _assigned(boxes: list[list[float]], are_objects: list[bool]) -> list[list[int]]:
+    import tensorflow as tf
+
+    from digits.worker.network.detection import assign_cells
+
+    found = assign_cells(tf.constant([boxes], tf.float32), tf.constant([are_objects]), 4, 6)
+    return found.numpy()[0].tolist()
+
+
+def test_cells_near_the_center_predict_the_smallest_object(in_shared_child):
+    large, small, nothing = [0, 0, 6, 4], [0.2, 1.2, 0.4, 1.4], [-1] * 4
+    # Within 1.5 cells of the center of the first, and the cell that contains the second, though not its middle.
+    assert in_shared_child(_assigned, [large, small, nothing], [True, True, False]) == [
+        [-1, -1, -1, -1, -1, -1],
+        [1, -1, 0, 0, -1, -1],
+        [-1, -1, 0, 0, -1, -1],
+        [-1, -1, -1, -1, -1, -1],
+    ]
+    inner = [2, 1, 3, 2]
+    assert in_shared_child(_assigned, [large, inner], [True, True])[1][2:4] == [1, 0]
+    assert in_shared_child(_assigned, [large, inner], [True, False])[1][2:4] == [0, 0]
+
+
+def _iou_losses() -> Any:
+    import tensorflow as tf
+
+    from digits.worker.network.detection import iou_and_loss
+
+    box = tf.constant([0.0, 0.0, 2.0, 2.0])
+    others = tf.constant([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0], [3.0, 0.0, 4.0, 2.0]])
+    return [values.numpy() for values in iou_and_loss(box, others)]
+
+
+def test_the_loss_of_boxes_grows_with_their_distance(in_shared_child):
+    iou, loss = in_shared_child(_iou_losses)
+    assert iou == pytest.approx([1, 1 / 3, 0], abs=1e-5)
+    assert loss == pytest.approx([0, 2 / 3, 1 + 2 / 8], abs=1e-5)
+
+
+def _repeated() -> Any:
+    from digits.worker.network.api import decode_boxes
+
+    scores = np.full((1, 8, 8, 2), -9.0, np.float32)
+    edges = np.full((1, 8, 8, 4), 3.0, np.float32)
+    scores[0, 4, 1, 0], scores[0, 4, 4, 1], scores[0, 4, 7, 0] = 3, 2, 1
+    edges[0, 4, 4], edges[0, 4, 7] = [6, 3, 0, 3], [9, 3, -3, 3]  # the box of the first
+    return decode_boxes(scores, edges, 4, count=4).numpy()[0]
+
+
+def test_of_overlapping_boxes_of_a_class_the_best_is_kept(in_shared_child):
+    found = in_shared_child(_repeated)
+    assert found[:2, 5].tolist() == [0, 1] and found[0, :4] == pytest.approx(found[1, :4])
+    assert (found[:2, 4] > 0.8).all() and (found[2:, 4] < 0.01).all()

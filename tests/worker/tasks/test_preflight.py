@@ -314,6 +314,7 @@ def test_the_smaller_last_validation_batch_is_checked(preflight: Any) -> None:
             "unknown",
             "earlier",
         ),
+        ({"has_places": True}, {"images": 21, "parameters": 282_037}, "unknown", "The loss is finite."),
         (
             {"cross_entropy": 40.0},
             {"images": 675, "parameters": 70_250_000},
