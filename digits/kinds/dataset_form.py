@@ -125,6 +125,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
     max_unusable_percent = number("Limit of unusable images (%)", CreateDataset, "max_unusable_percent")
     seed = whole("Random seed", CreateDataset, "seed")
+    # For scripts: the page fills in the recommended values itself.
+    recommended = FlagField("Recommend the omitted image size and test split", default=False)
     # Accepted for scripts written for DIGITS; by default, resize_channels decides.
     channel_conversion = SelectField("Channel conversion", choices=CONVERSIONS, default="none")
     # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.

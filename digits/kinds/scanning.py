@@ -151,26 +151,26 @@ def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     limit_resources(request.memory_bytes)
     signal.alarm(SECONDS)
-    for line in _summaries(request) if request.new is None else _drafts(request, request.new):
+    for line in map(_line, _summaries(request)) if request.new is None else _drafts(request, request.new):
         sys.stdout.buffer.write(line)
         sys.stdout.buffer.flush()
 
 
-def _summaries(request: Request) -> Iterator[bytes]:
+def _summaries(request: Request) -> Iterator[SourceSummary]:
     last = SourceSummary(refused=_FAILED)
     try:
         with _form(request) as form:
             for last in form.scan_source():
-                yield _line(last)
+                yield last
         # Until this exists, the page shows the summary, which is finished.
         if not last.refused:
             with _form(request) as form:
-                yield _line(_planned(request, form, last))
+                yield _planned(request, form, last)
     except DigitsError as error:
-        yield _line(_refusal(error))
+        yield _refusal(error)
     except MemoryError:
         if not last.facts:
-            yield _line(SourceSummary(refused=_TOO_LARGE))
+            yield SourceSummary(refused=_TOO_LARGE)
 
 
 def _refusal(error: DigitsError) -> SourceSummary:
@@ -222,14 +222,25 @@ def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSumma
     )
 
 
+def _open(advice: Sequence[Advice], chosen: set[str]) -> list[Advice]:
+    """Return the pieces of ``advice`` without fields that the user has ``chosen``."""
+    return [piece for piece in advice if not piece.fields.keys() & chosen]
+
+
+def _fill_recommended(request: Request, form: Any) -> list[str]:
+    """Fill in the recommended values of fields that the request lacks; return the reasons."""
+    chosen = {name for name, _ in request.fields}
+    *_, summary = _summaries(request)
+    advice = _open(summary.advice, chosen)
+    for piece in advice:
+        for name, text in piece.fields.items():
+            form[name].process_formdata([text])
+    return [piece.reason for piece in advice]
+
+
 def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
     """Return the settings of images in pieces of ``advice`` without fields that the user has ``chosen``."""
-    fields = {
-        name: text
-        for piece in advice
-        if not piece.fields.keys() & chosen
-        for name, text in piece.fields.items()
-    }
+    fields = {name: text for piece in _open(advice, chosen) for name, text in piece.fields.items()}
     if "resize_width" not in fields:
         return {}
     return {
@@ -247,7 +258,9 @@ def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:
         with _form(request) as form:
             if new.cloned:
                 form.fill(job.load(Path(new.cloned), {DatasetJob.type: DatasetJob}))
+            reasons = _fill_recommended(request, form) if form.recommended.data and form.SOURCES else []
             draft = draft_of(form, new)
+            draft.warnings += reasons
     except MemoryError:
         draft = Draft(problem=_TOO_LARGE_TO_CHECK)
     except DigitsError as error:

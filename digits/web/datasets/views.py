@@ -104,7 +104,7 @@ class _InvalidForm(Exception):
 def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bool) -> scanning.Draft:
     """Return the draft of the job in ``folder``, in a process of its own if files are opened; raises _InvalidForm."""
     new = scanning.NewJob(folder=str(folder), keeps_size=keeps_size)
-    if form.opens_files:
+    if form.opens_files or form.recommended.data:
         with contextlib.ExitStack() as kept, _checking:
             if clone := request.form.get("clone"):
                 new.cloned = str(find_dataset(clone).folder)

@@ -223,3 +223,23 @@ def test_a_form_can_be_a_json_object(site: Site) -> None:
     answer = site.client.post("/datasets/images/generic.json", json=fields)
     assert answer.get_json()["errors"].keys() == {"record_train"}
     assert "broken.tfrecord" in answer.get_json()["errors"]["record_train"][0]
+
+
+def test_scripts_can_leave_the_size_and_the_test_split_to_the_recommendation(site: Site) -> None:
+    fields = {
+        "dataset_name": "bars",
+        "folder_train": str(bars(site.data / "bars", each=110)),
+        "recommended": 1,
+    }
+    created = site.post("/datasets/images/classification.json", **fields).get_json()
+    assert created["warnings"] == [
+        "All images have 16×16 pixels.",
+        "10% of the 330 images are kept for testing: the model never sees them.",
+    ]
+    own = site.post("/datasets/images/classification.json", **fields, resize_width=8).get_json()
+    assert created["warnings"][1:] == own["warnings"]
+    for job, size in ((created, (16, 16)), (own, (8, 256))):
+        assert site.wait_for_end(job["id"]) == "Done"
+        tasks = site.json(f"/datasets/{job['id']}.json")["CreateDbTasks"]
+        assert {(task["image_width"], task["image_height"]) for task in tasks} == {size}
+        assert tasks[2]["entries"] == 30
