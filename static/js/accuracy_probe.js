@@ -19,13 +19,13 @@ export function startAccuracyProbe(form, weights, show) {
     const wanted = `${fields.dataset} ${fields.name}`;
     if (wanted === latest) return;
     latest = wanted;
-    show('');
+    show(fields.name && 'Estimating the accuracy…');
     if (!fields.name) return;
     try {
       const answer = await postForm(`${urlPrefix}/models/probe-accuracy`, fields);
       if (wanted === latest) show(inWords(answer));
     } catch {
-      // The recommendation is complete without it.
+      if (wanted === latest) show(''); // The recommendation is complete without it.
     }
   }
 

@@ -80,8 +80,10 @@ function start() {
 
   const suggest = startSuggestedName(form.elements.model_name, () => {
     const dataset = form.elements.dataset.selectedOptions[0]?.text ?? '';
-    const names = { standard: chosen('standard_networks')?.dataset.title, previous: chosen('previous_networks')?.dataset.title, custom: 'My network' };
-    return dataset ? `${names[method()] ?? 'Network'} on ${dataset}` : '';
+    const earlier = chosen('previous_networks')?.dataset.title ?? '';
+    const names = { standard: chosen('standard_networks')?.dataset.title, previous: earlier.split(' on ')[0], custom: 'My network' };
+    const name = dataset ? `${names[method()] || 'Network'} on ${dataset}` : '';
+    return name && name === earlier ? `${name} 2` : name;
   });
 
   async function request(fromScratch = false) {

@@ -79,6 +79,7 @@ export function startRecommendation(form, datasets, changed) {
       // A disabled field would not be sent; the server refuses it with the reason.
       radio.disabled = Boolean(offered?.refusal) && !radio.checked;
     }
+    if (!best && dataset.value) choose(form.querySelector('[name="method"][value="custom"]'));
     const kind = datasets.find(({ id }) => id === dataset.value)?.data_kind;
     const isFor = (kinds) => !kind || kinds.split(' ').includes(kind);
     for (const option of form.querySelectorAll('option[data-kinds]')) offerOption(option, isFor(option.dataset.kinds));
@@ -118,7 +119,7 @@ export function startRecommendation(form, datasets, changed) {
     if (isApplying) return;
     if (target.name === 'method') {
       // A custom network starts with the defaults, unless it is made from another one.
-      const keeps = !expected || edits(form, expected).length > 0 || (method() === 'custom' && keepsSettings);
+      const keeps = !expected || edits(form, expected).length > 0 || method() === 'previous' || (method() === 'custom' && keepsSettings);
       offerWeights();
       if (!keeps && wanted()) apply(wanted());
     } else if (target.name === 'standard_networks') apply(isTuned() && target.dataset.pretrained ? wanted() : best.networks[target.value].settings);
@@ -148,7 +149,10 @@ export function startRecommendation(form, datasets, changed) {
     if (method() === 'custom') return 'Train your own network';
     if (method() === 'previous') {
       const radio = form.querySelector('[name="previous_networks"]:checked');
-      return radio ? `Train the network of “${radio.dataset.title}”` : 'Choose a model';
+      if (!radio) return 'Choose a model';
+      const name = `“${radio.dataset.title}”`;
+      if (!form.elements[`${radio.value}-snapshot`]?.value) return `Train the network of ${name} from scratch`;
+      return isTuned() ? `Fine-tune ${name}` : `Train ${name} further`;
     }
     const { words } = network().dataset;
     const from = { random: 'from scratch', imagenet: 'from ImageNet weights', file: 'from your weights' }[weights()];
