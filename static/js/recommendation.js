@@ -74,6 +74,7 @@ export function startRecommendation(form, datasets, changed) {
       const offered = best?.networks[radio.value];
       const box = radio.closest('.choice');
       box.hidden = !offered;
+      box.querySelector('[data-duration]').textContent = offered && !offered.refusal ? offered.time : '';
       box.querySelector('[data-best]').hidden = radio.value !== best?.network;
       box.querySelector('[data-refusal]').textContent = offered?.refusal ?? '';
       // A disabled field would not be sent; the server refuses it with the reason.
@@ -182,7 +183,9 @@ export function startRecommendation(form, datasets, changed) {
     document.getElementById('headline').textContent = words;
     part('reason').textContent = recommended ? best.reason : reason(words);
     say('accuracy', recommended ? accuracy : '');
-    say('time', seconds === null ? (recommended ? best.time : '') : `About ${duration(MINUTE * Math.max(1, Math.round(seconds / MINUTE)))}, measured`);
+    const offered = method() === 'standard' && best?.networks[network()?.value];
+    const usual = offered && !edits(form, offered.settings).length ? offered.time : '';
+    say('time', seconds === null ? (recommended ? best.time : usual) : `About ${duration(MINUTE * Math.max(1, Math.round(seconds / MINUTE)))}, measured`);
     part('restore').hidden = recommended || !best;
     changed();
   }

@@ -348,7 +348,8 @@ def create_dataset(page: Page) -> None:
 
 def customize(page: Page) -> None:
     """Show all settings of the form of a model."""
-    page.locator("#customize > summary").click()
+    if page.locator("#customize").get_attribute("open") is None:
+        page.locator("#customize > summary").click()
 
 
 def start_training(page: Page) -> None:

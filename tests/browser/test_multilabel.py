@@ -66,10 +66,7 @@ def test_from_a_table_to_predicted_labels(
 
     page.get_by_role("link", name="Train a model").first.click()
     expect(page.locator("#dataset-summary")).to_contain_text("2 labels")
-    networks = page.locator("#networks .choice:visible")
-    expect(page.locator("#networks input:checked")).to_have_value("multilabel")
-    expect(networks.first).to_contain_text("multi-label")
-    page.get_by_role("button", name=re.compile("Use recommended settings")).click()
+    expect(page.locator("#headline")).to_have_text("Train the small multi-label CNN from scratch")
     train_model(page, epochs=6)
     for chart in ("loss", "map", "f1"):
         expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))

@@ -11,7 +11,14 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, train_model, write_network
+from tests.browser.conftest import (
+    ServerProcess,
+    create_dataset,
+    customize,
+    fill_size,
+    train_model,
+    write_network,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -62,9 +69,8 @@ def test_from_folders_to_a_predicted_mask(
     check_accessibility(page)
 
     page.get_by_role("link", name="Train a model").first.click()
-    networks = page.locator("#networks .choice:visible")
-    expect(page.locator("#networks input:checked")).to_have_value("unet")
-    expect(networks.first).to_contain_text("U-Net")
+    expect(page.locator("#headline")).to_contain_text("U-Net")
+    customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     write_network(page, PIXELS)
     train_model(page, epochs=1)

@@ -17,6 +17,7 @@ from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import CATALOG, PREFIX, Pretrained
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recommendation import (
+    Facts,
     Recommendation,
     Resources,
     WeightsState,
@@ -86,14 +87,10 @@ def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> Rec
         headline=_headline(best),
         reason=best.reason,
         seconds=best.expectation.seconds,
-        time=_time(best, available),
+        time=_time(best, "GPU" if available.device == "gpu" else "CPU"),
         download=best.download,
         networks={
-            name: NetworkSettings(
-                _full(recommend(facts, available, name)),
-                _full(recommend(facts, available, name, fine_tune=False)),
-                best.refusals.get(name, ""),
-            )
+            name: _network_settings(facts, available, name, best.refusals.get(name, ""))
             for name in networks([facts.kind])
         },
         fine_tune=fine_tuning(facts),
@@ -107,12 +104,17 @@ def _headline(best: Recommendation) -> str:
     return f"Train {title} from scratch"
 
 
-def _time(best: Recommendation, available: Resources) -> str:
+def _network_settings(facts: Facts, available: Resources, name: str, refusal: str) -> NetworkSettings:
+    best = recommend(facts, available, name)
+    scratch = recommend(facts, available, name, fine_tune=False)
+    return NetworkSettings(_full(best), _full(scratch), _time(best) if best else "", refusal)
+
+
+def _time(best: Recommendation, device: str = "") -> str:
     seconds = best.expectation.seconds
     if seconds is None:
         return ""
-    device = "the GPU" if available.device == "gpu" else "the CPU"
-    return f"About {humanize.naturaldelta(seconds)} on {device}"
+    return f"About {humanize.naturaldelta(seconds)}{f' on the {device}' if device else ''}"
 
 
 def _full(recommendation: Recommendation | None) -> dict[str, str]:
