@@ -12,16 +12,28 @@
 # smallest: 32
 # pretrained: efficientnetlite
 
+# Smaller images are enlarged until their shorter side has this number of pixels: the network halves them five times.
+SMALLEST = 128
+
 
 class UserModel(Tower):
     @model_property
     def inference(self):
+        photos = self.photos(self.x)
         net = digits.EfficientNetLite0(
-            input_shape=self.input_shape,
+            input_shape=photos.shape[1:],
             classes=self.nclasses,
             classifier_activation=None,  # logits, without softmax
         )
-        return digits.scale_output(net(self.x, training=self.is_training))
+        return digits.scale_output(net(photos, training=self.is_training))
+
+    def photos(self, x):
+        """Convert to color images of at least the smallest size."""
+        height, width, channels = self.input_shape
+        if channels == 1:
+            x = tf.repeat(x, 3, axis=3)
+        factor = SMALLEST / min(height, width)
+        return tf.image.resize(x, [round(height * factor), round(width * factor)]) if factor > 1 else x
 
     @model_property
     def loss(self):

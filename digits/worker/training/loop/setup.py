@@ -68,6 +68,10 @@ class TrainingData:
         return len(self.train) / self.step_records
 
     @property
+    def validation_records(self) -> int:
+        return len(self.val) if self.val else 0
+
+    @property
     def step_bytes(self) -> int:
         """The size of the decoded images of a step, in bytes."""
         return int(np.prod(self.manifest.shape)) * self.step_records

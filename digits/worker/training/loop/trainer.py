@@ -34,7 +34,7 @@ from digits.worker.training.loop.timeline import (
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
-from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
+from digits.worker.training.weights.checkpoints import FEWEST_RECORDS, Checkpoints, choose_point
 
 log = logging.getLogger(__name__)
 
@@ -101,9 +101,10 @@ class Trainer:
         self._resources, self._steps, self._reports = resources, steps, reports
         self._recipe, self._data, self._timeline = resources.recipe, resources.data, resources.timeline
         self._learning_rate = steps.learning_rate
-        # No metric compares generated images with those of the dataset: the latest snapshot is the default.
         kind = kind_named(self._data.manifest.kind)
-        primary = "" if steps.shown.latent else kind.metric
+        # No metric compares generated images with those of the dataset.
+        is_selective = not steps.shown.latent and self._data.validation_records >= FEWEST_RECORDS
+        primary = kind.metric if is_selective else ""
         job_folder = resources.job_folder
         self._checkpoints = Checkpoints(
             self._recipe, job_folder, resources.events, primary, kind.lower_is_better, reports.flush
