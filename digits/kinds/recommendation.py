@@ -17,7 +17,7 @@ from digits.data.manifest import Manifest
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import Network, networks
+from digits.kinds.standard_networks import Network, every_network, networks
 from digits.kinds.training_time import REFERENCE_SPEED, training_seconds
 from digits.kinds.views import views_of
 
@@ -44,8 +44,17 @@ TRANSFORMATION_FIELDS: dict[Transformation, str] = {
     "cutmix": "aug_cutmix",
     "randaugment": "aug_randaugment",
 }
-# Color images of at least this size are taken for photos, to which networks trained on ImageNet can be adapted.
+# Images of at least this size are taken for photos, to which networks trained on ImageNet can be adapted; color images
+# of at least the second size, if they are enlarged. More of these are better trained from scratch.
 PHOTO_SIDE = 64
+SMALLEST_PHOTO_SIDE = 24
+MOST_SMALL_PHOTOS = 20_000
+# Fewer images get the settings of networks for few images, with at least this number of steps.
+MANY_IMAGES = 10_000
+STEPS_FROM_SCRATCH = 2000
+MOST_EPOCHS = 200
+# Early stopping needs more than a handful of validation images.
+FEWEST_TO_STOP_EARLY = 20
 # Random crops shift images by at most one of this many parts of their shorter side.
 PADDED_PARTS = 8
 # Small datasets are validated after this many steps rather than after each epoch.
@@ -83,9 +92,20 @@ class Facts:
         return self.images.get("train")
 
     @property
+    def has_few_to_validate(self) -> bool:
+        """Whether metrics of the validation images are mostly chance."""
+        return self.images.get("val", FEWEST_TO_STOP_EARLY) < FEWEST_TO_STOP_EARLY
+
+    @property
     def has_photos(self) -> bool:
         """Whether the images are like those of ImageNet: in color, and large enough."""
         return self.channels == 3 and self.side >= PHOTO_SIDE
+
+    @property
+    def has_small_photos(self) -> bool:
+        """Whether the images are in color and large enough if they are enlarged, and few."""
+        is_small = self.channels == 3 and SMALLEST_PHOTO_SIDE <= self.side < PHOTO_SIDE
+        return is_small and (self.training_images or 0) <= MOST_SMALL_PHOTOS
 
 
 @dataclass(frozen=True)
@@ -138,7 +158,8 @@ class Rule:
     """A row of the table: if ``applies`` to a dataset of one of the ``kinds``, recommend the first of ``networks``.
 
     ``name`` describes the case in words. Without ``kinds``, the rule applies to all; without ``networks``, the first
-    one for the kind is recommended. ``settings`` change those in the comment of the network. With ``pretrained``, the
+    one for the kind is recommended. ``settings`` change those in the comment of the network; by default, `from_scratch`
+    does. With ``pretrained``, the
     network starts from its ImageNet weights, and networks without weights are skipped: weights that might be obtainable
     come after those that certainly are. In the ``reason``, ``{images}`` is the number and type of the images,
     ``{size}`` their size, and ``{network}`` the title of the network.
@@ -149,7 +170,7 @@ class Rule:
     applies: Callable[[Facts, Resources], bool]
     networks: tuple[str, ...]
     reason: str
-    settings: Callable[[Facts], Settings] = lambda facts: {}
+    settings: Callable[[Facts], Settings] | None = None
     pretrained: bool = False
 
     def choose(self, offered: Mapping[str, Network], resources: Resources) -> Network | None:
@@ -162,20 +183,21 @@ class Rule:
 
 
 def fine_tuning(
-    facts: Facts, batch_size: int = 16, head_steps: int = 100, whole_steps: int = 250, whole_epochs: int = 2
+    facts: Facts, batch_size: int = 16, head_steps: int = 100, whole_steps: int = 400, whole_epochs: int = 3
 ) -> Settings:
-    """Return the settings of Fine-tune: about 100 steps for the head and 250 for all layers, however few the images.
+    """Return the settings of Fine-tune: about 100 steps for the head and 400 for all layers, however few the images.
 
     All layers are trained for at least ``whole_epochs``.
     """
     head = epochs_for(facts, batch_size, head_steps, at_least=1)
     whole = epochs_for(facts, batch_size, whole_steps, at_least=whole_epochs)
-    every = str(_epochs_between_validations(facts, batch_size))
+    # A number may be a position or an angle.
+    flip = {} if facts.kind == "image-regression" else {"aug_flip": "fliplr"}
     return {
         "fine_tune": "true",
         "head_epochs": str(head),
         "head_rate": "0.003",
-        "trunk_factor": "0.1",
+        "trunk_factor": "0.3",
         "solver_type": "ADAM",
         "learning_rate": "0.0005",
         "lr_policy": "cosine",
@@ -183,32 +205,40 @@ def fine_tuning(
         "batch_size": str(batch_size),
         "train_epochs": str(head + whole),
         "use_mean": "none",
-        "crop_size": "",
-        "aug_flip": "fliplr",
-        "early_stopping_metric": "loss",
-        "early_stopping_patience": str(max(5, whole // 2)),
+        **flip,
+        **_validations(facts, batch_size),
+        **({} if facts.has_few_to_validate else _early_stopping(whole)),
         "snapshots_kept": "1",
-        "val_interval": every,
-        "snapshot_interval": every,
     }
+
+
+def from_scratch(network: Network, facts: Facts) -> Settings:
+    """Return the settings of ``network`` from random weights that depend on the number of images.
+
+    Small datasets get more epochs, so that there are about 2,000 steps, and a rate at which they learn in these.
+    """
+    if (facts.training_images or MANY_IMAGES) >= MANY_IMAGES:
+        return {}
+    settings = network.values | network.few_images
+    batch_size, usual = int(settings["batch_size"]), int(settings["train_epochs"])
+    epochs = epochs_for(facts, batch_size, STEPS_FROM_SCRATCH, at_least=min(usual, 30), at_most=MOST_EPOCHS)
+    return {**network.few_images, "train_epochs": str(epochs), **_validations(facts, batch_size)}
 
 
 def fine_tuning_to_masks(facts: Facts) -> Settings:
     """Return the settings of Fine-tune for segmentation."""
-    augmentation = {"aug_scale": "0.15", "aug_contrast": "0.2"}
+    augmentation = {"trunk_factor": "0.1", "aug_scale": "0.15", "aug_contrast": "0.2"}
     return fine_tuning(facts, _batch_of_pixels(facts), 60, 150, whole_epochs=8) | augmentation
 
 
 def training_on_pixels(facts: Facts) -> Settings:
     """Return the settings for targets of pixels, from scratch: about 400 steps, however few the images."""
     size = _batch_of_pixels(facts)
-    every = str(_epochs_between_validations(facts, size))
     return {
         "batch_size": str(size),
         "train_epochs": str(epochs_for(facts, size, 400, at_least=20, at_most=150)),
         "snapshots_kept": "1",
-        "val_interval": every,
-        "snapshot_interval": every,
+        **_validations(facts, size),
     }
 
 
@@ -251,7 +281,9 @@ def training_on_boxes(facts: Facts) -> Settings:
 def fields_of_rules() -> set[str]:
     """Return the fields of the model form that the rules set."""
     facts = Facts("", 256, 256, 3)
-    return {"initial_weights"}.union(fine_tuning(facts), *(rule.settings(facts) for rule in RULES))
+    of_networks = (item.few_images for item in every_network().values())
+    of_rules = (rule.settings(facts) for rule in RULES if rule.settings)
+    return {"initial_weights"}.union(fine_tuning(facts), *of_networks, *of_rules)
 
 
 def epochs_for(facts: Facts, batch_size: int, steps: int, at_least: int, at_most: int = 60) -> int:
@@ -263,12 +295,19 @@ def _steps_per_epoch(facts: Facts, batch_size: int) -> int:
     return math.ceil((facts.training_images or 800) / batch_size)
 
 
-def _epochs_between_validations(facts: Facts, batch_size: int) -> int:
-    return math.ceil(STEPS_PER_VALIDATION / _steps_per_epoch(facts, batch_size))
+def _validations(facts: Facts, batch_size: int) -> Settings:
+    """Validate and save a snapshot after each epoch, or less often if an epoch has only a few steps."""
+    every = str(math.ceil(STEPS_PER_VALIDATION / _steps_per_epoch(facts, batch_size)))
+    return {"val_interval": every, "snapshot_interval": every}
+
+
+def _early_stopping(epochs: int) -> Settings:
+    return {"early_stopping_metric": "loss", "early_stopping_patience": str(max(5, epochs // 2))}
 
 
 _CLASSES = ("image-classification",)
 _LABELS = (*_CLASSES, "image-multilabel")
+_NUMBERS = ("image-regression",)
 _TUNED = (
     "{images}: fine-tuning {network} from ImageNet weights is usually far more accurate than training from scratch, "
     "and faster."
@@ -278,7 +317,7 @@ _TUNED = (
 RULES = (
     Rule(
         "photos, on a GPU",
-        _LABELS,
+        (*_LABELS, *_NUMBERS),
         lambda facts, resources: facts.has_photos and resources.device == "gpu",
         ON_GPU,
         _TUNED,
@@ -287,10 +326,29 @@ RULES = (
     ),
     Rule(
         "photos, on the CPU",
-        _LABELS,
+        (*_LABELS, *_NUMBERS),
         lambda facts, resources: facts.has_photos,
         ON_CPU,
         _TUNED,
+        fine_tuning,
+        pretrained=True,
+    ),
+    Rule(
+        "grayscale images of at least 64×64",
+        (*_LABELS, *_NUMBERS),
+        lambda facts, resources: facts.side >= PHOTO_SIDE,
+        ("efficientnetlite",),
+        _TUNED,
+        fine_tuning,
+        pretrained=True,
+    ),
+    Rule(
+        "up to 20,000 color images of at least 24×24",
+        (*_LABELS, *_NUMBERS),
+        lambda facts, resources: facts.has_small_photos,
+        ("efficientnetlite",),
+        "{images} of {size} pixels, which are enlarged: fine-tuning {network} from ImageNet weights is usually far "
+        "more accurate than training from scratch.",
         fine_tuning,
         pretrained=True,
     ),
@@ -339,7 +397,7 @@ RULES = (
     ),
     Rule(
         "all",
-        ("image-regression",),
+        _NUMBERS,
         lambda facts, resources: True,
         ("regression",),
         "{images} of {size} pixels: {network} takes images and numbers of any size.",
@@ -402,7 +460,8 @@ def recommend(
             break
     else:
         return None
-    settings = adapt({**item.values, **rule.settings(facts)}, facts)
+    changes = rule.settings(facts) if rule.settings else from_scratch(item, facts)
+    settings = adapt(item.values | changes, facts)
     if fine_tune and not rule.pretrained:
         settings |= adapt(fine_tuning(facts), facts)
     is_pretrained = rule.pretrained or bool(fine_tune)

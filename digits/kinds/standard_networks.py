@@ -8,6 +8,7 @@ A file begins with a comment:
     #
     # paper: authors, year, title
     # settings: solver_type=ADAM learning_rate=0.001
+    # few images: learning_rate=0.0002
     # kinds: image-classification
     # smallest: 12
     # pretrained: resnet50
@@ -15,12 +16,13 @@ A file begins with a comment:
     # not keras: its layers are functions of slim.
 
 ``paper`` cites where the network was published, on as many such lines as it needs, like ``settings``, the fields of
-the model form with their values. ``kinds`` are the names of the kinds of datasets that the network can be trained on,
-and ``smallest`` is the smallest side, in pixels, of images that it can take. ``pretrained`` names the entry of
-`digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
-install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
-why the network cannot be exported in it. `digits.kinds.recommendation` chooses among the networks.
-The package of a kind can have further networks in its folder ``networks``, by default for this kind.
+the model form with their values, and ``few images``, those that differ for small datasets. ``kinds`` are the names of
+the kinds of datasets that the network can be trained on, and ``smallest`` is the smallest side, in pixels, of images
+that it can take. ``pretrained`` names the entry of `digits.data.pretrained_catalog` whose weights fit the network.
+``requires`` names a package that DIGITS does not install by default, and the requirement that installs it. ``not`` and
+the name of an export format precede the reason why the network cannot be exported in it.
+`digits.kinds.recommendation` chooses among the networks. The package of a kind can have further networks in its folder
+``networks``, by default for this kind.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ _ORDER = (
 class Network:
     """A standard network. ``summary`` says when to use it, and ``settings`` the input and the recommended settings.
 
-    ``values`` contains these settings as text by field of the model form. ``smallest`` is the smallest side of images
+    ``values`` contains these settings as text by field of the model form, and ``few_images`` those that differ for
+    small datasets. ``smallest`` is the smallest side of images
     that it can take, in pixels. ``pretrained`` is the name of its ImageNet weights, if there are any.
     ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
     ``refusals`` are the reasons why it cannot be exported in some formats, by format.
@@ -84,6 +87,7 @@ class Network:
     values: dict[str, str]
     kinds: tuple[str, ...]
     text: str
+    few_images: dict[str, str] = field(default_factory=dict)
     smallest: int = 1
     pretrained: str = ""
     paper: str = ""
@@ -155,6 +159,7 @@ def read(name: str, text: str) -> Network:
     refusals: dict[str, str] = {}
     tags: dict[str, list[str]] = {
         "settings": [],
+        "few images": [],
         "kinds": [],
         "smallest": [],
         "pretrained": [],
@@ -180,6 +185,7 @@ def read(name: str, text: str) -> Network:
         values=dict(_pair(item) for item in tags["settings"]),
         kinds=tuple(tags["kinds"]),
         text=text,
+        few_images=dict(_pair(item) for item in tags["few images"]),
         smallest=int(next(iter(tags["smallest"]), 1)),
         refusals=refusals,
         pretrained=next(iter(tags["pretrained"]), ""),

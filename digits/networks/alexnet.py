@@ -8,6 +8,7 @@
 # paper: Krizhevsky, Sutskever and Hinton, 2012, “ImageNet Classification with Deep Convolutional Neural Networks”.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=128 train_epochs=90 use_mean=image aug_flip=fliplr crop_size=227
+# few images: solver_type=ADAM learning_rate=0.0002 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 67
 

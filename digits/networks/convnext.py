@@ -9,6 +9,7 @@
 # paper: Liu et al., 2022, “A ConvNet for the 2020s”, as keras.applications has it.
 # settings: solver_type=ADAMW weight_decay=0.05 learning_rate=0.00025 lr_policy=cosine lr_warmup=7
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
+# few images: batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 32
 # pretrained: convnext

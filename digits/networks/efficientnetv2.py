@@ -9,6 +9,7 @@
 # paper: Tan and Le, 2021, “EfficientNetV2: Smaller Models and Faster Training”, as keras.applications has it.
 # settings: solver_type=RMSPROP momentum=0.9 rms_decay=0.9 learning_rate=0.002 lr_policy=step lr_step_size=1
 # settings: lr_step_gamma=0.97 batch_size=64 train_epochs=100 use_mean=none crop_size=224 aug_flip=fliplr
+# few images: solver_type=ADAM learning_rate=0.001 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 32
 # pretrained: efficientnetv2

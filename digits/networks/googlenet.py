@@ -8,6 +8,7 @@
 # paper: Szegedy et al., 2014, “Going Deeper with Convolutions”.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=10 lr_step_gamma=0.96
 # settings: batch_size=32 train_epochs=80 use_mean=pixel aug_flip=fliplr crop_size=224
+# few images: solver_type=ADAM learning_rate=0.0005 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 32
 

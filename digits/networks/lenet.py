@@ -8,6 +8,7 @@
 # paper: Caffe's MNIST example has them.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=5 use_mean=image
+# few images: solver_type=ADAM learning_rate=0.001 lr_policy=cosine batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 16
 # not keras: its layers are functions of slim, which Keras does not have.

@@ -9,6 +9,7 @@
 # paper: (option A).
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.1 lr_policy=multistep lr_multistep_values=50,75
 # settings: lr_multistep_gamma=0.1 batch_size=128 train_epochs=164 use_mean=image aug_flip=fliplr aug_pad_crop=4
+# few images: solver_type=ADAM learning_rate=0.003 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 
 from keras import layers, regularizers

@@ -9,6 +9,7 @@
 # paper: He et al., 2015, “Deep Residual Learning for Image Recognition”, as keras.applications has it.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.0125 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=32 train_epochs=90 use_mean=none crop_size=224 aug_flip=fliplr
+# few images: solver_type=ADAM learning_rate=0.001 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 32
 # pretrained: resnet50

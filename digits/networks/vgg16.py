@@ -9,6 +9,7 @@
 # paper: configuration D.
 # settings: solver_type=MOMENTUM momentum=0.9 learning_rate=0.01 lr_policy=step lr_step_size=33 lr_step_gamma=0.1
 # settings: batch_size=64 train_epochs=74 use_mean=pixel aug_flip=fliplr crop_size=224
+# few images: solver_type=ADAM learning_rate=0.0001 lr_policy=cosine lr_warmup=5 batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # smallest: 32
 

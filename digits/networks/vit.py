@@ -9,6 +9,7 @@
 # paper: Dosovitskiy et al., 2021, “An Image is Worth 16x16 Words”.
 # settings: solver_type=ADAMW weight_decay=0.1 learning_rate=0.0005 lr_policy=cosine lr_warmup=10
 # settings: batch_size=64 train_epochs=300 use_mean=none crop_size=224 aug_flip=fliplr
+# few images: batch_size=32
 # kinds: image-classification image-regression image-multilabel
 # pretrained: vit
 # requires: keras_hub digits[vit]

@@ -43,7 +43,7 @@ def test_the_recommended_network_is_trained_on_a_dataset(
     ]
     assert (model / "network.py").read_text() == network("lenet").text
     training = recipe.load(model / "train", recipe.Train)
-    assert (training.dataset, training.batch_size, training.weights) == (str(dataset), 64, None)
+    assert (training.dataset, training.batch_size, training.weights) == (str(dataset), 32, None)
 
     (model / "network.py").write_text("# my own\n")
     again = CliRunner().invoke(digits, ["train", str(dataset)])

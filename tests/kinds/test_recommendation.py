@@ -144,11 +144,28 @@ def test_a_chosen_network_gets_the_settings_of_its_rule() -> None:
     tuned = recommend(photos, ALL, "resnet50")
     assert tuned and tuned.settings == _recommend(photos, RESNET).settings
     random = recommend(photos, ALL, "resnet50", fine_tune=False)
-    assert random and random.settings == network("resnet50").values
+    assert random and random.settings.items() >= network("resnet50").few_images.items()
+    many = recommend(Facts(CLASSES, 256, 256, 3, images={"train": 50_000}), ALL, "resnet50", fine_tune=False)
+    assert many and many.settings == network("resnet50").values
     small = recommend(Facts(CLASSES, 32, 32, 3), ALL, "resnet50", fine_tune=True)
     assert small and small.settings["initial_weights"] == "imagenet" and small.settings["fine_tune"] == "true"
     lenet = recommend(photos, ALL, "lenet")
-    assert lenet and lenet.settings == network("lenet").values
+    assert lenet and "fine_tune" not in lenet.settings
+
+
+@pytest.mark.parametrize(("images", "epochs", "every"), [(30, 200, 10), (1000, 63, 1), (9_000, 30, 1)])
+def test_training_from_scratch_takes_enough_steps(images: int, epochs: int, every: int) -> None:
+    facts = Facts(CLASSES, 32, 32, 3, images={"train": images})
+    settings = _recommend(facts, NOTHING).settings
+    assert settings["train_epochs"] == str(epochs)
+    assert settings["val_interval"] == settings["snapshot_interval"] == str(every)
+
+
+def test_early_stopping_needs_enough_validation_images() -> None:
+    photos = Facts(CLASSES, 256, 256, 3, images={"train": 60, "val": 19})
+    assert "early_stopping_metric" not in _recommend(photos, ALL).settings
+    photos = Facts(CLASSES, 256, 256, 3, images={"train": 60, "val": 20})
+    assert "early_stopping_metric" in _recommend(photos, ALL).settings
 
 
 def test_a_kind_without_networks_has_no_recommendation() -> None:
