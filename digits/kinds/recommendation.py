@@ -197,7 +197,7 @@ def fine_tuning(
         "fine_tune": "true",
         "head_epochs": str(head),
         "head_rate": "0.003",
-        "trunk_factor": "0.3",
+        "trunk_factor": "0.5",
         "solver_type": "ADAM",
         "learning_rate": "0.0005",
         "lr_policy": "cosine",
