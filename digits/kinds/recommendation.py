@@ -260,6 +260,7 @@ def fine_tuning_to_boxes(facts: Facts) -> Settings:
         **fine_tuning(facts, DETECTOR_BATCH),
         "head_epochs": str(head),
         "head_rate": "0.001",
+        "trunk_factor": "0.1",
         "learning_rate": "0.001",
         "train_epochs": str(head + whole),
         "aug_scale": "0.25",
