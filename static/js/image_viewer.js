@@ -34,7 +34,7 @@ export function startViewer(dialog, gallery, { shown = () => {}, pressed = () =>
     const [label, file] = link.closest('figure')?.querySelectorAll('figcaption bdi') ?? [];
     image.src = link.href;
     image.alt = link.querySelector('img').alt;
-    for (const old of canvas.querySelectorAll(`${DRAWINGS}, .beside`)) old.remove();
+    for (const old of canvas.querySelectorAll(`${DRAWINGS}, .beside, .source-pixels`)) old.remove();
     for (const drawing of link.querySelectorAll(DRAWINGS)) if (!drawing.closest('.beside')) drawn.append(drawing.cloneNode(true));
     for (const target of link.querySelectorAll('.beside')) canvas.append(target.cloneNode(true));
     for (const picture of canvas.querySelectorAll('[data-full]')) picture.src = picture.dataset.full;
@@ -105,6 +105,7 @@ async function showRecord(dialog, url) {
   if (!record) return;
   if (!dialog.querySelector('#viewer-label bdi').textContent) dialog.querySelector('#viewer-label bdi').textContent = record.label || 'Image';
   dialog.querySelector('[data-file]').textContent = record.filename;
+  if (record.source?.url) showSource(dialog, record.source);
   facts.replaceChildren(...factsOf(record).flatMap(([title, ...texts]) => fact(title, texts)));
   features.querySelector('dl').replaceChildren(
     ...Object.entries(record.features).flatMap(([name, { count, values }]) => {
@@ -114,9 +115,22 @@ async function showRecord(dialog, url) {
   );
 }
 
+/** Lays the pixels of the source over the resized image, below what is drawn on it. */
+function showSource(dialog, { url }) {
+  const [image] = dialog.querySelectorAll('[data-canvas] img');
+  const pixels = element('img', { class: 'source-pixels', src: url });
+  pixels.alt = ''; // the image below it has a text
+  // The picture of another record may have been removed by then.
+  pixels.addEventListener('error', () => pixels.remove());
+  image.after(pixels);
+}
+
 function factsOf({ split, number, source, image, statistics, findings }) {
   const found = [['Split', `${SPLITS[split]}, record ${number.toLocaleString('en')}`]];
-  if (source) found.push(['Source', `${source.width} × ${source.height} pixels, ${MODES[source.mode] ?? source.mode}`]);
+  if (source) {
+    const words = `${source.width} × ${source.height} pixels, ${MODES[source.mode] ?? source.mode}`;
+    found.push(['Source', source.url ? `${words}; shown here` : words]);
+  }
   const channels = `${image.channels} ${image.channels === 1 ? 'channel' : 'channels'}`;
   const shape = `${image.width} × ${image.height}, ${channels}`;
   found.push(['In the dataset', `${shape}, ${FORMATS[image.format] ?? image.format}, ${bytes(image.bytes)}`]);

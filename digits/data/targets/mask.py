@@ -93,7 +93,7 @@ class Mask(PictureTarget, frozen=True, kw_only=True):
         present = [index for index in np.argsort(counts, kind="stable").tolist() if counts[index]]
         drawn = [index for index in present if any(self.palette[index])]
         if len(self.names) == 2 and len(drawn) == 1:
-            return f"{self.names[drawn[0]]} {100 * counts[drawn[0]] / counts.sum():.0f}%"
+            return f"{100 * counts[drawn[0]] / counts.sum():.0f}% {self.names[drawn[0]]}"
         return ", ".join(self.names[index] for index in drawn or present) or "no classes"
 
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,13 +15,14 @@ from flask import Blueprint, Response, jsonify, url_for
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.data import health, images, label_check, records
+from digits.data.data_roots import Roots
 from digits.data.health import Finding
 from digits.data.manifest import Manifest
 from digits.data.record_search import ALL
 from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
-from digits.kinds.decoding import RecordTarget, RecordThumbnail, StoredImage
+from digits.kinds.decoding import RecordTarget, RecordThumbnail, ResizedImage, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread
@@ -48,6 +50,9 @@ blueprint = Blueprint("records", __name__)
 # Limits for each feature in the description of a record.
 MAX_VALUES = 32
 MAX_VALUE_BYTES = 1000
+# Limits for the pixels of a source.
+SOURCE_SIDE = 2048
+MAX_SOURCE_PIXELS = 200_000_000
 
 
 @blueprint.get("/datasets/<job_id>/records/<split>/<int:number>")
@@ -78,7 +83,7 @@ def describe(job_id: str, split: str, number: int) -> Response:
         number=number,
         filename=record.filename,
         label=label,
-        source=SourceImage(*size, mode) if mode else None,
+        source=SourceImage(*size, mode, _source_url(job, manifest, split, number, record)) if mode else None,
         image=RecordImage(record.width, record.height, record.channels, record.format, len(record.data)),
         statistics=statistics,
         findings=[
@@ -92,6 +97,63 @@ def describe(job_id: str, split: str, number: int) -> Response:
         },
     )
     return jsonify(body)
+
+
+@blueprint.get("/datasets/<job_id>/records/<split>/<int:number>/source")
+def source(job_id: str, split: str, number: int) -> Response:
+    """Return the source of a record as a JPEG file: resized like the image of the record, but with its own pixels.
+
+    At most `SOURCE_SIDE` pixels on each side.
+    """
+    job = find_dataset(job_id)
+    record = in_thread(open_record(job, split, number, lambda record: record))
+    manifest = finished_manifest(job)
+    path, factor = (
+        in_thread(_source_file, services().roots, manifest, split, record),
+        _source_factor(manifest, record),
+    )
+    if path is None or factor <= 1:
+        raise NotFound("The source of this record is not larger, or no longer there.")
+    width, height = round(factor * manifest.width), round(factor * manifest.height)
+    request = ResizedImage(
+        str(path), manifest.channels, width, height, manifest.resize_mode, "jpg", MAX_SOURCE_PIXELS
+    )
+    try:
+        data = services().decoder.run(request).data
+    except images.UnusableImage as error:
+        raise NotFound("The source of this record cannot be read.", error.reason) from error
+    # The file may change.
+    return Response(data, mimetype="image/jpeg", headers={"Cache-Control": "private, max-age=300"})
+
+
+def _source_url(
+    job: DatasetJob, manifest: Manifest, split: str, number: int, record: records.Record
+) -> str | None:
+    if (
+        _source_factor(manifest, record) <= 1
+        or in_thread(_source_file, services().roots, manifest, split, record) is None
+    ):
+        return None
+    return url_for("records.source", job_id=job.id, split=split, number=number)
+
+
+def _source_factor(manifest: Manifest, record: records.Record) -> float:
+    """Return how many times larger the image of a record is with the pixels of its source; 0 if it cannot be made."""
+    if manifest.padding or manifest.dtype != "uint8" or manifest.channels not in (1, 3):
+        return 0.0
+    width, height = record.source_size
+    largest = SOURCE_SIDE / max(manifest.width, manifest.height)
+    return min(largest, max(width / manifest.width, height / manifest.height))
+
+
+def _source_file(roots: Roots, manifest: Manifest, split: str, record: records.Record) -> Path | None:
+    """Return the file that a record was made from, if it is below the data roots; reads the file system."""
+    place = Path(manifest.source.get(split, ""))
+    if not place.is_absolute() or not record.filename:
+        return None
+    folder = place if place.is_dir() else place.parent
+    path = folder / record.filename
+    return path if roots.contain(path) and path.is_file() else None
 
 
 def _checks(

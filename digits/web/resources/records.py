@@ -86,11 +86,15 @@ class ExploredRecords(Struct):
 
 
 class SourceImage(Struct):
-    """The image that a record was made from; ``mode`` is the one of its pixels, such as *RGB*."""
+    """The image that a record was made from; ``mode`` is the one of its pixels, such as *RGB*.
+
+    ``url`` shows its pixels in the shape of the dataset's images, if the file is still there and is larger.
+    """
 
     width: int
     height: int
     mode: str
+    url: str | None = None
 
 
 class RecordImage(Struct):

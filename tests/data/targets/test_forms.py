@@ -80,7 +80,7 @@ def test_a_new_form_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_spatial_targets_in_words() -> None:
     mask = Mask.of(["background", "lung"], 1, 3)
-    assert mask.describe(np.array([[0, 1, IGNORED]])) == "lung 50%"
+    assert mask.describe(np.array([[0, 1, IGNORED]])) == "50% lung"
     assert mask.describe(np.array([[0, 0, IGNORED]])) == "background"
     assert Mask.of(["background", "cat", "dog"], 1, 3).describe(np.array([[2, 1, 2]])) == "cat, dog"
     assert mask.describe(np.full((1, 3), IGNORED)) == "no classes"

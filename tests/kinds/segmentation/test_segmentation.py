@@ -63,7 +63,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     assert re.search(r'class="mask" src="[^"]*/records/train/0/target', page)
     assert "2 classes" in site.get("/").text
     explored = site.get(f"/datasets/{KIND}/explore?job_id={dataset}").text
-    assert re.search(r"foreground \d+%", explored) and "/target" in explored
+    assert re.search(r"\d+% foreground", explored) and "/target" in explored
 
     settings = {"train_epochs": 6, "batch_size": 4, "learning_rate": 0.003, "use_mean": "pixel"}
     settings |= {"method": "standard", "standard_networks": "unet", "aug_flip": "fliplr"}
@@ -100,7 +100,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     if errors.max() > 0:
         assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
         assert page.count('alt="Prediction"') == page.count('<img class="mask" src="data:image/png') > 0
-        assert f"IoU {100 * (1 - errors.max()):.0f}% · foreground " in page
+        assert f"IoU {100 * (1 - errors.max()):.0f}% · " in page and "% foreground" in page
     else:
         assert "No mistakes." in page
     dataset_folder = site.services.store.folder / dataset
@@ -113,7 +113,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     ]
     assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
     assert "Most improved" in comparison and "outcome=improved" in comparison
-    assert re.search(r"First: IoU \d+%", comparison) and re.search(r"foreground \d+%", comparison)
+    assert re.search(r"First: IoU \d+%", comparison) and re.search(r"\d+% foreground", comparison)
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)
@@ -151,11 +151,11 @@ def test_masks_of_a_page_are_decoded_by_one_request_to_another_process(
     monkeypatch.setattr(Decoder, "run", count)
     explore = f"/datasets/images/segmentation/explore.json?job_id={dataset}&db=all"
     body = site.json(explore)
-    assert {record["label"] for record in body["records"]} == {"foreground 12%"}
+    assert {record["label"] for record in body["records"]} == {"12% foreground"}
     assert len(body["records"]) == 40 and len(requests) == 1
     assert site.json(f"{explore}&q=nothing")["records"] == [] and len(requests) == 1, "no page, no request"
-    assert site.json(f"/datasets/{dataset}/records/val/0.json")["label"] == "foreground 12%"
-    assert "foreground 12%" in site.get(explore.replace(".json", "")).text
+    assert site.json(f"/datasets/{dataset}/records/val/0.json")["label"] == "12% foreground"
+    assert "12% foreground" in site.get(explore.replace(".json", "")).text
 
     def refuse(decoder: Decoder, request: Request) -> Decoded:
         raise UnusableImage("decoding it takes too much memory or time")

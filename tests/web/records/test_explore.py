@@ -183,3 +183,28 @@ def test_large_images_have_thumbnails(site: Site, encoding: str, channels: int) 
     assert "/thumbnail" in site.get(f"/datasets/{job_id}").text
     assert site.get(f"/datasets/{job_id}/records/train/99/thumbnail").status_code == 404
     assert site.get(f"/datasets/{job_id}/records/train/0/target/thumbnail").status_code == 404
+
+
+def test_the_pixels_of_a_larger_source_are_shown(site: Site) -> None:
+    folder = bars(site.data / "large", each=4)
+    wide = Image.effect_noise((64, 32), 90).convert("RGB")
+    wide.save(folder / "left" / "00.png")
+    job_id = site.dataset(folder_train=str(folder), folder_pct_val=0, resize_mode="crop")
+    assert site.wait_for_end(job_id) == "Done"
+    numbers = {
+        record["filename"]: record["number"]
+        for record in site.json(f"/datasets/images/classification/explore.json?job_id={job_id}&size=100")[
+            "records"
+        ]
+    }
+    place = f"/datasets/{job_id}/records/train"
+    source = site.json(f"{place}/{numbers['left/00.png']}.json")["source"]
+    assert (source["width"], source["height"]) == (64, 32)
+    shown = Image.open(io.BytesIO(site.get(source["url"]).data))
+    # In the shape of the 16×16 images of the dataset, with the pixels of the longer side.
+    assert shown.size == (64, 64) and shown.format == "JPEG"
+    assert site.json(f"{place}/{numbers['left/01.png']}.json")["source"]["url"] is None
+    assert site.get(f"{place}/{numbers['left/01.png']}/source").status_code == 404
+    (folder / "left" / "00.png").unlink()
+    assert site.json(f"{place}/{numbers['left/00.png']}.json")["source"]["url"] is None
+    assert site.get(source["url"]).status_code == 404
