@@ -130,6 +130,7 @@ class Report:
         return ReportData(
             id=self.job_id,
             name=self.name,
+            verdict=self.verdict,
             facts=dict(self.facts),
             error=self.problem or None,
             notes=self.notes,

@@ -20,10 +20,15 @@ class ReportedRecord(Struct):
 
 
 class ReportData(Struct):
-    """A report without charts and images. ``error`` is why the training failed."""
+    """A report without charts and images.
+
+    The ``verdict`` says in words how good the model is, "" if nothing measures it. ``error`` is why the training
+    failed.
+    """
 
     id: str
     name: str
+    verdict: str
     facts: dict[str, str]
     error: str | None
     notes: str
