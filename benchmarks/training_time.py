@@ -64,6 +64,7 @@ CASES = {
     "unet": ("image-segmentation", 128, 8),
     "segmenter": ("image-segmentation", 128, 8),
     "dncnn": ("image-processing", 64, 16),
+    "fpn": ("image-object-detection", 128, 4),
     "detector": ("image-object-detection", 128, 16),
     "siamese": ("image-pairs", 28, 64),
 }

@@ -35,6 +35,7 @@ COSTS: Mapping[str, Cost] = {
     "resnet50": Cost(27, 6349, 1966, 1992),
     "efficientnetlite": Cost(17, 1511, 375, 300),
     "mobilenetv3": Cost(22, 1273, 319, 281),
+    "fpn": Cost(27, 6300, 2400, 2850),
 }
 
 
