@@ -63,14 +63,16 @@ CASES = {
     "multilabel": ("image-multilabel", 64, 16),
     "unet": ("image-segmentation", 128, 8),
     "segmenter": ("image-segmentation", 128, 8),
+    "segmenter_resnet50": ("image-segmentation", 128, 8),
     "dncnn": ("image-processing", 64, 16),
     "fpn": ("image-object-detection", 128, 4),
     "detector": ("image-object-detection", 128, 16),
+    "fpn": ("image-object-detection", 128, 8),
     "siamese": ("image-pairs", 28, 64),
 }
 EPOCHS = 4  # of each phase
 BUILT = 2  # calls of each function that are not representative
-KITTI = "a 0 0 0 5 5 20 20 0 0 0 0 0 0 0\nb 0 0 0 9 9 30 30 0 0 0 0 0 0 0\n"
+KITTI = "Car 0 0 0 5 5 40 40 0 0 0 0 0 0 0\nCar 0 0 0 50 50 90 90 0 0 0 0 0 0 0\n"
 
 
 def main() -> None:

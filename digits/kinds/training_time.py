@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from functools import cache
 import numpy as np
 
 # The speed of a core of the machine on which the costs were measured, as `core_speed` returns it.
-REFERENCE_SPEED = 107.0
+REFERENCE_SPEED = 110.0
 
 
 @dataclass(frozen=True)
@@ -28,14 +29,23 @@ class Cost:
     head: float = 0.0
 
 
-COSTS: Mapping[str, Cost] = {
+COSTS: dict[str, Cost] = {
     "lenet": Cost(5, 418, 187),
     "alexnet": Cost(7, 981, 290),
     "googlenet": Cost(11, 2645, 832),
+    "resnet32": Cost(10, 5312, 1796),
     "resnet50": Cost(27, 6349, 1966, 1992),
     "efficientnetlite": Cost(17, 1511, 375, 300),
+    "efficientnetv2": Cost(35, 2092, 611, 565),
     "mobilenetv3": Cost(22, 1273, 319, 281),
     "fpn": Cost(27, 6300, 2400, 2850),
+    "regression": Cost(6, 948, 374),
+    "multilabel": Cost(6, 795, 302),
+    "unet": Cost(11, 1266, 473),
+    "segmenter": Cost(21, 3266, 946, 1904),
+    "dncnn": Cost(6, 4372, 1493),
+    "siamese": Cost(6, 729, 290),
+    "detector": Cost(9, 478, 257),
 }
 
 
@@ -65,8 +75,10 @@ def training_seconds(
     validations = 1 + epochs / float(settings.get("val_interval") or 1)
     trained = images["train"] * (head * cost.head + (epochs - head) * cost.train)
     evaluated = images.get("val", 0) * validations * cost.evaluate
-    seconds = cost.start + pixels * (trained + evaluated) / 1e9
-    return seconds * REFERENCE_SPEED / speed / cores
+    work = pixels * (trained + evaluated) / 1e9
+    # TensorFlow starts and builds graphs mostly on one core, and uses many cores a little less well than a few.
+    seconds = cost.start / min(cores, 1.5) + work / math.pow(cores, 0.95)
+    return seconds * REFERENCE_SPEED / speed
 
 
 @cache

@@ -1,5 +1,5 @@
-# U-Net with EfficientNet-Lite0: predicts a class for every pixel of photos, after training on a dozen masks if it starts
-# from ImageNet weights; fast without a GPU.
+# U-Net with EfficientNet-Lite0: predicts a class for every pixel of photos, after training on a dozen masks if it
+# starts from ImageNet weights; fast without a GPU.
 #
 # Designed for photos of 128x128 to 512x512; at least 32x32. Targets are masks, [N, H, W]: the number of each pixel's
 # class, or 255 for pixels that do not count. The output has a score for each pixel and class: [N, H, W, classes].
