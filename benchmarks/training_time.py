@@ -67,7 +67,6 @@ CASES = {
     "dncnn": ("image-processing", 64, 16),
     "fpn": ("image-object-detection", 128, 4),
     "detector": ("image-object-detection", 128, 16),
-    "fpn": ("image-object-detection", 128, 8),
     "siamese": ("image-pairs", 28, 64),
 }
 EPOCHS = 4  # of each phase

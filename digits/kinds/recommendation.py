@@ -506,6 +506,11 @@ def refusal(network: Network, facts: Facts, resources: Resources) -> str:
             f"Requires images of at least {network.smallest}×{network.smallest} pixels; these have "
             f"{facts.width}×{facts.height}."
         )
+    if facts.width % network.multiple or facts.height % network.multiple:
+        return (
+            f"Requires images whose sides are multiples of {network.multiple} pixels; these have "
+            f"{facts.width}×{facts.height}."
+        )
     return resources.unusable.get(network.id, "")
 
 

@@ -11,18 +11,19 @@ A file begins with a comment:
     # few images: learning_rate=0.0002
     # kinds: image-classification
     # smallest: 12
+    # multiple: 4
     # pretrained: resnet50
     # requires: keras_hub digits[vit]
     # not keras: its layers are functions of slim.
 
-``paper`` cites where the network was published, on as many such lines as it needs, like ``settings``, the fields of
-the model form with their values, and ``few images``, those that differ for small datasets. ``kinds`` are the names of
-the kinds of datasets that the network can be trained on, and ``smallest`` is the smallest side, in pixels, of images
-that it can take. ``pretrained`` names the entry of `digits.data.pretrained_catalog` whose weights fit the network.
-``requires`` names a package that DIGITS does not install by default, and the requirement that installs it. ``not`` and
-the name of an export format precede the reason why the network cannot be exported in it.
-`digits.kinds.recommendation` chooses among the networks. The package of a kind can have further networks in its folder
-``networks``, by default for this kind.
+``paper`` cites where the network was published, on as many such lines as it needs, like ``settings``, the fields of the
+model form with their values, and ``few images``, those that differ for small datasets. ``kinds`` are the names of the
+kinds of datasets that the network can be trained on, and ``smallest`` is the smallest side, in pixels, of images that
+it can take; their sides must be a ``multiple`` of the given number, by default 1. ``pretrained`` names the entry of
+`digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
+install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
+why the network cannot be exported in it. `digits.kinds.recommendation` chooses among the networks. The package of a
+kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ class Network:
     """A standard network. ``summary`` says when to use it, and ``settings`` the input and the recommended settings.
 
     ``values`` contains these settings as text by field of the model form, and ``few_images`` those that differ for
-    small datasets. ``smallest`` is the smallest side of images
-    that it can take, in pixels. ``pretrained`` is the name of its ImageNet weights, if there are any.
-    ``package`` is the name of the optional package that it imports, if any, and ``requirement`` installs it.
-    ``refusals`` are the reasons why it cannot be exported in some formats, by format.
+    small datasets. ``smallest`` is the smallest side of images that it can take, in pixels; sides must be a
+    ``multiple``. ``pretrained`` is the name of its ImageNet weights, if there are any. ``package`` is the name of the
+    optional package that it imports, if any, and ``requirement`` installs it. ``refusals`` are the reasons why it
+    cannot be exported in some formats, by format.
     """
 
     id: str
@@ -89,6 +90,7 @@ class Network:
     text: str
     few_images: dict[str, str] = field(default_factory=dict)
     smallest: int = 1
+    multiple: int = 1
     pretrained: str = ""
     paper: str = ""
     package: str = ""
@@ -162,6 +164,7 @@ def read(name: str, text: str) -> Network:
         "few images": [],
         "kinds": [],
         "smallest": [],
+        "multiple": [],
         "pretrained": [],
         "requires": [],
         "paper": [],
@@ -187,6 +190,7 @@ def read(name: str, text: str) -> Network:
         text=text,
         few_images=dict(_pair(item) for item in tags["few images"]),
         smallest=int(next(iter(tags["smallest"]), 1)),
+        multiple=int(next(iter(tags["multiple"]), 1)),
         refusals=refusals,
         pretrained=next(iter(tags["pretrained"]), ""),
         paper=" ".join(tags["paper"]),

@@ -8,6 +8,7 @@
 # paper: Radford, Metz and Chintala, 2015, “Unsupervised Representation Learning with Deep Convolutional Generative
 # paper: Adversarial Networks” (DCGAN).
 # settings: solver_type=ADAM beta_1=0.5 learning_rate=0.0002 lr_policy=fixed batch_size=64 train_epochs=30 use_mean=none
+# multiple: 4
 # kinds: image-classification image-processing image-gan generic
 
 import keras

@@ -135,6 +135,8 @@ def test_networks_that_cannot_be_used_are_refused() -> None:
         "alexnet": "Requires images of at least 67×67 pixels; these have 64×48.",
         "vit": "Not installed.",
     }
+    odd = _recommend(Facts("image-gan", 30, 32, 3), NOTHING).refusals
+    assert odd == {"gan": "Requires images whose sides are multiples of 4 pixels; these have 30×32."}
     tiny = _recommend(Facts("image-object-detection", 8, 8, 3), NOTHING)
     assert tiny.network == "detector" and "detector" in tiny.refusals
 
