@@ -425,7 +425,8 @@ RULES = (
         ("image-segmentation",),
         lambda facts, resources: facts.side >= PHOTO_SIDE,
         ("segmenter", "segmenter_resnet50"),
-        "{images} with masks: {network} starts from ImageNet weights, so that a dozen masks can be enough.",
+        "{images} with masks: fine-tuning {network} from ImageNet weights is usually far more accurate than training "
+        "from scratch.",
         fine_tuning_to_masks,
         pretrained=True,
     ),
