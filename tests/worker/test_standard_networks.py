@@ -299,7 +299,9 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | No
     losses = [float(step(pictures, labels)) for _ in range(steps)]
     store.lock("after training")
     metrics = {key: float(value) for key, value in validated(pictures, labels).items()}
-    return {"losses": losses, "metrics": metrics, "output": answered(pictures).numpy()}
+    output = answered(pictures)
+    found = output["boxes"] if isinstance(output, dict) else output
+    return {"losses": losses, "metrics": metrics, "output": found.numpy()}
 
 
 def test_the_u_net_learns_to_segment(in_child):
@@ -311,6 +313,17 @@ def test_the_u_net_learns_to_segment(in_child):
     assert result["output"].shape == (8, 31, 30, 2)
     # The squares cover 1/16 of the pixels.
     assert (result["output"].argmax(-1) == masks).mean() > 0.97
+
+
+@pytest.mark.nightly
+def test_the_detector_with_an_encoder_learns_boxes(in_child):
+    pictures, _, middles = _blobs(8, channels=3)
+    corners = (middles[:, ::-1] + 1) * 16 - 4
+    boxes = np.concatenate([corners, corners + 8, np.zeros((8, 1))], axis=1)[:, None].astype(np.float32)
+    result = in_child(_taught, "fpn", pictures, boxes, 60)
+    assert result["losses"][-1] < 0.6 * result["losses"][0]
+    errors = np.abs(result["output"][:, 0, :4] - boxes[:, 0, :4])
+    assert np.median(errors) < 3, errors
 
 
 def test_the_u_net_reduces_large_images(in_child):
