@@ -131,7 +131,7 @@ def describe_sources(root: Path, images: Path, targets: Path) -> str:
 def suggest_mixing(images: Path, targets: Path) -> Suggestion:
     """Suggest to divide the images again, which lists divide by default."""
     return Suggestion(
-        "Mix the images of the lists, and divide them again?",
+        "Mix the images of all splits, and divide them again?",
         "Mix them",
         {"feature_folder": str(images), "label_folder": str(targets)},
     )

@@ -99,7 +99,7 @@ export function startSourceSummary(form, { block, changed }) {
 
   function findingsOf(summary) {
     const offered = suggestions(summary);
-    if (summary.refused) return [notice('tone-danger', element('p', 'break', isolateQuoted(summary.refused)), ...offered.map(answer))];
+    if (summary.refused) return [notice('tone-danger', element('p', 'break', isolateQuoted(plain(summary.refused))), ...offered.map(answer))];
     const errors = Object.entries(summary.errors ?? {});
     const said = errors.flatMap(([, messages]) => messages).join(' ');
     const problems = summary.problems.filter((text) => !said.includes(text));
@@ -109,15 +109,21 @@ export function startSourceSummary(form, { block, changed }) {
     if (!summary.finished) nodes.push(element('p', 'muted small', 'Reading…'));
     if (errors.length) nodes.push(notice('tone-danger', element('ul', 'plain', ...errors.map(fault))));
     for (const item of offered) nodes.push(suggestion(item));
-    if (problems.length) nodes.push(warnings(problems));
+    if (problems.length) nodes.push(warnings(problems.map(plain)));
     nodes.push(...advice.describe());
     if (rest.length) nodes.push(element('p', 'muted small source-facts', rest.join(' ')));
     return nodes;
   }
 
+  /** Replaces the path of an upload by its name. */
+  function plain(text) {
+    const uploads = paths.filter((path) => path.dataset.uploadName && path.value);
+    return uploads.reduce((words, path) => words.replaceAll(path.value.replace(/\/$/, ''), path.dataset.uploadName), text);
+  }
+
   function fault([name, messages]) {
     const control = form.querySelector(`[name="${CSS.escape(name)}"]`);
-    const text = element('span', 'break', isolateQuoted(messages.join(' ')));
+    const text = element('span', 'break', isolateQuoted(plain(messages.join(' '))));
     if (!control) return element('li', '', text);
     const link = element('a', { href: `#${control.id}` }, labelOf(control));
     link.addEventListener('click', (event) => {

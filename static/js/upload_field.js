@@ -127,14 +127,14 @@ function uploadField(box, path) {
     close();
     if (hadFocus) part('files').focus();
     const count = `${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}`;
-    nameUpload([`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
+    nameUpload(state.name, [`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
     offerEncodings(status, state);
   }
 
-  /** Shows `text` about the upload in the place of its path on the server. */
-  function nameUpload(text) {
-    const place = path.closest('.path-field');
-    place.classList.add('path-uploaded');
+  /** Shows `text` about the upload `name` in the place of its path on the server. */
+  function nameUpload(name, text) {
+    path.dataset.uploadName = name; // for messages with the path
+    path.closest('.path-field').classList.add('path-uploaded');
     announce('');
     status.append(`${text} `, button('text-button', 'Enter a path instead', () => {
       showPath();
@@ -145,6 +145,7 @@ function uploadField(box, path) {
   }
 
   function showPath() {
+    delete path.dataset.uploadName;
     path.closest('.path-field').classList.remove('path-uploaded');
     announce('');
   }
@@ -291,7 +292,7 @@ function uploadField(box, path) {
     });
   }
 
-  if (path.dataset.uploaded) nameUpload(path.dataset.uploaded);
+  if (path.dataset.uploaded) nameUpload(path.dataset.uploadName, path.dataset.uploaded);
   restore();
 }
 

@@ -141,6 +141,11 @@ def test_boxes(tmp_path: Path, layout: str) -> None:
             left, right = (record.features[f"image/object/bbox/x{end}"][0] for end in ("min", "max"))
             assert (left, right) in [(0.25, 0.5), (0.375, 0.625)]
     assert "used" in made.remarks[0]
+    suggestion = forms.summary(train_image_folder=root).suggestion
+    assert bool(suggestion) == ("coco" not in layout)
+    if suggestion:
+        assert suggestion.action == "Mix them"
+        assert forms.create(**suggestion.fields, pct_val=0, **SIZE).counts == {"train": 9}
 
 
 def test_the_folder_of_a_split_is_enough(tmp_path: Path) -> None:

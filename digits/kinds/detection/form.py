@@ -127,7 +127,13 @@ class Annotations(FormSource):
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
             lists = form.find_lists(root, found)
             (images, labels), note = found["train"], describe_annotations(root, found, lists)
-            suggestion = suggest_mixing(found) if lists else None
+            if lists:
+                suggestion = suggest_mixing(source_fields(found))
+            elif len(found) > 1 and all(
+                find_format(path, recipe.format) is yolo.FORMAT for _, path in found.values()
+            ):
+                shared = os.path.commonpath([path for paths in found.values() for path in paths])
+                suggestion = suggest_mixing({"train_image_folder": shared, "train_label_folder": shared})
         named = form.find_names(found or {"train": (images, labels)})
         if len(named) > 1:
             return iter([SourceSummary(suggestion=suggest_names(named))])

@@ -65,9 +65,9 @@ def describe_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists:
     return f"Annotations: {joined(places)}." if places else "The annotations are beside the images."
 
 
-def suggest_mixing(found: dict[str, tuple[Path, Path]]) -> Suggestion:
-    """Suggest to divide the images ``found`` again, which lists divide by default."""
-    return Suggestion("Mix the images of the lists, and divide them again?", "Mix them", source_fields(found))
+def suggest_mixing(fields: dict[str, str | bool]) -> Suggestion:
+    """Suggest ``fields`` with which the images of all splits are divided again."""
+    return Suggestion("Mix the images of all splits, and divide them again?", "Mix them", fields)
 
 
 def _preview(path: Path, settings: BoxTable, summary: SourceSummary) -> None:

@@ -255,7 +255,11 @@ def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
     is_table = form.source.method == "csv" and len(state.tables) == 1
     field.data = state.tables[0] if is_table else state.folder
     words = f"Uploaded {state.name}: {count_of(state.files or 0, 'file')}."
-    field.render_kw = {**(field.render_kw or {}), "data-uploaded": words}
+    field.render_kw = {
+        **(field.render_kw or {}),
+        "data-uploaded": words,
+        "data-upload-name": state.name,
+    }
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None = None) -> str:
