@@ -101,6 +101,7 @@ def _add(
     recipe = structs.replace(recipe, **advise(found))
     if not has_images:
         return
+    plan.target = plan.target.sized(recipe.width, recipe.height)
     maker = RecordMaker(recipe, plan)
     total = plan.count_images() + sum(item.is_image for item in plan.unusable)
     places = _places(plan)

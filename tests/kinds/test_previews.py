@@ -82,6 +82,9 @@ def test_masks_have_the_colors_of_their_classes(tmp_path: Path) -> None:
         assert drawn.shape[:2] == (16, 24)
         assert len(np.unique(drawn[:, 12:].reshape(-1, 4), axis=0)) == 1
         assert tuple(drawn[0, 0]) != tuple(drawn[0, -1])
+    request = scanning.Request("image-segmentation", [("feature_folder", str(tmp_path))], [str(tmp_path)])
+    *_, last = map(json.loads, scanning.scan(request))
+    assert [pixels(item["mask"]).shape[:2] for item in last["previews"]] == [(32, 48)] * 3
 
 
 def test_labels_numbers_and_target_images(tmp_path: Path) -> None:
