@@ -283,7 +283,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     page.get_by_label("Stage").select_option("Both")
     expect(page.locator("#chart-loss .legend li")).to_have_count(4)
     expect(page.locator("#chart-learning_rate")).to_have_attribute("data-points", re.compile("[1-9]"))
-    expect(page.get_by_role("region", name="Settings of the models")).to_contain_text("epochs")
+    expect(page.get_by_role("region", name="Settings of the models")).to_contain_text("Epochs")
     check_accessibility(page)
 
 

@@ -138,7 +138,9 @@ def _describe(job: ModelJob) -> dict[str, str]:
         "Validation interval": f"{recipe.val_interval:g} epochs" if recipe.val_interval else "",
         "Snapshot interval": f"{recipe.snapshot_interval:g} epochs" if recipe.snapshot_interval else "",
     }
-    return dict(describe_settings(recipe)) | dict(known(intervals))
+    described = dict(describe_settings(recipe)) | dict(known(intervals))
+    described.pop("Seed", None)
+    return described
 
 
 def differences(jobs: Sequence[ModelJob]) -> list[Difference]:
