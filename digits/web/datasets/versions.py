@@ -40,7 +40,7 @@ from digits.kinds.views import views_of
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
-from digits.web.records.pending_edits import pending
+from digits.web.records.pending import pending
 from digits.web.resources.jobs import BriefJob
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, twin

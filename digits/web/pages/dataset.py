@@ -21,7 +21,7 @@ from digits.web.offload import in_thread
 from digits.web.records import download_formats
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, find_dataset, shown_size
-from digits.web.records.pending_edits import pending_words
+from digits.web.records.pending import pending_words
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 

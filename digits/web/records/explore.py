@@ -41,7 +41,7 @@ from digits.web.records.images import (
     finished_manifest,
     shown_size,
 )
-from digits.web.records.pending_edits import pending
+from digits.web.records.pending import pending
 from digits.web.records.query import MAX_TEXT, parse_query
 from digits.web.resources.encoding import describe
 from digits.web.resources.records import ExploredRecords, FindingCount, GalleryItem
@@ -145,9 +145,8 @@ def show(kind: Kind) -> str:
 
 def _edited_form(target: Target) -> str:
     """Return what the large view changes with one key: the ``class`` or the ``labels`` of an image, or neither."""
-    if target.classes:
-        return "class"
-    return "labels" if target.multi_hot else ""
+    forms = {"relabel": "class", "add_labels": "labels"}
+    return next((form for edit, form in forms.items() if edit in target.edited_by), "")
 
 
 @blueprint.get("/datasets/<kind:kind>/explore.json")

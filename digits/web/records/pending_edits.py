@@ -12,12 +12,12 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.data.sources import UnusableSource
 from digits.kinds import pending_edits
-from digits.kinds.jobs import DatasetJob
 from digits.kinds.pending_edits import Change, Place
 from digits.kinds.versions import MAX_EDITS, check_edits
 from digits.web.jobs.access import check_owner
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset, finished_manifest
+from digits.web.records.pending import pending, unreadable
 from digits.web.resources.pending_edits import PendingEdits
 from digits.web.responses.representation import returns
 
@@ -55,31 +55,7 @@ def update(job_id: str) -> Response:
     try:
         return jsonify(_described(in_thread(pending_edits.update, job.folder, changes)))
     except UnreadableFile as error:
-        raise _unreadable(job, error) from error
-
-
-def pending(job: DatasetJob) -> dict[str, Change]:
-    """Return the pending changes of a dataset's records; raises BadRequest if they cannot be read."""
-    try:
-        return in_thread(pending_edits.load, job.folder)
-    except UnreadableFile as error:
-        raise _unreadable(job, error) from error
-
-
-def pending_words(job: DatasetJob) -> str:
-    """Return the pending changes in words, or why they cannot be read; empty without changes."""
-    try:
-        changes = pending_edits.as_edits(pending(job)).describe()
-    except BadRequest as error:
-        return str(error)
-    return f"{changes}, not yet in a version." if changes else ""
-
-
-def _unreadable(job: DatasetJob, error: UnreadableFile) -> BadRequest:
-    return BadRequest(
-        f"The pending changes of “{job.name}” cannot be read: {error}.",
-        f"Delete {pending_edits.PENDING_FILE} in its folder to discard them.",
-    )
+        raise unreadable(job, error) from error
 
 
 def _described(changes: dict[str, Change]) -> PendingEdits:

@@ -1,0 +1,35 @@
+"""The pending changes of a dataset's records, for all pages that show them."""
+
+from __future__ import annotations
+
+from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile
+from digits.kinds import pending_edits
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.pending_edits import Change
+from digits.web.offload import in_thread
+
+
+def pending(job: DatasetJob) -> dict[str, Change]:
+    """Return the pending changes of a dataset's records; raises BadRequest if they cannot be read."""
+    try:
+        return in_thread(pending_edits.load, job.folder)
+    except UnreadableFile as error:
+        raise unreadable(job, error) from error
+
+
+def pending_words(job: DatasetJob) -> str:
+    """Return the pending changes in words, or why they cannot be read; empty without changes."""
+    try:
+        changes = pending_edits.as_edits(pending(job)).describe()
+    except BadRequest as error:
+        return str(error)
+    return f"{changes}, not yet in a version." if changes else ""
+
+
+def unreadable(job: DatasetJob, error: UnreadableFile) -> BadRequest:
+    """Return the error of a request for a dataset whose pending changes cannot be read."""
+    return BadRequest(
+        f"The pending changes of “{job.name}” cannot be read: {error}.",
+        f"Delete {pending_edits.PENDING_FILE} in its folder to discard them.",
+    )
