@@ -14,7 +14,7 @@ from digits.kinds.standard_networks import template
 from digits.web.jobs import serializers
 from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
-from digits.web.models.form import POLICY_TITLES, SOLVER_FIELDS, USUAL, ModelForm
+from digits.web.models.form import SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_choices import (
     dataset_choice,
     kinds_by_transformation,
@@ -183,7 +183,6 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False, source: str = "") ->
             chosen=form.previous_networks.data or request.args.get("previous"),
             weights=form.custom_network_snapshot.data,
         ),
-        policies=POLICY_TITLES,
         weights=network_settings.offers(network_settings.weights_places()),
         devices=serializers.device_rows(),
     )
