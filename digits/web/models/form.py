@@ -69,8 +69,8 @@ SOLVER_FIELDS = {
     "beta_2": ("ADAM", "ADAMW", "LION"),
     "weight_decay": ("ADAMW", "LION"),
 }
-POLICY_TITLES = schedules.TITLES
-POLICY_CHOICES = choices(*((name, POLICY_TITLES[kind]) for name, kind in schedules.POLICIES.items()))
+
+POLICY_CHOICES = choices(*((name, schedules.TITLES[kind]) for name, kind in schedules.POLICIES.items()))
 MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
 METHODS = choices(
     ("standard", "Standard"),
