@@ -162,7 +162,7 @@ class Rule:
     does. With ``pretrained``, the
     network starts from its ImageNet weights, and networks without weights are skipped: weights that might be obtainable
     come after those that certainly are. In the ``reason``, ``{images}`` is the number and type of the images,
-    ``{size}`` their size, and ``{network}`` the title of the network.
+    ``{size}`` their size, and ``{network}`` the network in words.
     """
 
     name: str
@@ -528,7 +528,8 @@ def _reason(rule: Rule, network: Network, facts: Facts) -> str:
     count = facts.training_images
     images = f"{color.capitalize()} images" if count is None else f"{count:,} {color} images"
     size = f"{facts.width}×{facts.height}"
-    return rule.reason.format(images=images, size=size, network=network.title)
+    reason = rule.reason.format(images=images, size=size, network=network.in_words)
+    return f"{reason[0].upper()}{reason[1:]}"
 
 
 def facts_of(dataset: DatasetJob) -> Facts:

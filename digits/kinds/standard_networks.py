@@ -99,8 +99,11 @@ class Network:
 
     @property
     def in_words(self) -> str:
-        """Its title within a sentence: *ResNet-50*, but *the small object detector*."""
-        return f"the {self.title[0].lower()}{self.title[1:]}" if " " in self.title else self.title
+        """Its title within a sentence: *ResNet-50*, but *the small object detector* and *the U-Net with ResNet-50*."""
+        if " " not in self.title:
+            return self.title
+        first = self.title[0].lower() if self.title[1].islower() else self.title[0]
+        return f"the {first}{self.title[1:]}"
 
     @property
     def missing(self) -> str:

@@ -52,6 +52,18 @@ def test_the_leading_comment_describes_the_network():
     assert network.text == TEXT
 
 
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("ResNet-50", "ResNet-50"),
+        ("Small object detector", "the small object detector"),
+        ("U-Net with ResNet-50", "the U-Net with ResNet-50"),
+    ],
+)
+def test_a_title_is_put_in_words(title: str, words: str):
+    assert standard_networks.read("some", f"# {title}: often.").in_words == words
+
+
 def test_a_network_without_a_comment_is_titled_by_its_file_name():
     network = standard_networks.read("some", "class UserModel(Tower): ...\n")
     assert (network.title, network.summary, network.settings) == ("some", "", "")
