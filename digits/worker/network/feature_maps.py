@@ -11,8 +11,9 @@ from digits.data.pretrained_catalog import CATALOG
 from digits.worker.failure import UserFault
 from digits.worker.network import applications
 
-# Reductions of the resolution between two maps and the next. ConvNeXt begins at 1/4.
+# The maps have 1/2, 1/4, … of the resolution of the images.
 SCALES = (2, 4, 8, 16, 32)
+# Networks that compute features at a single resolution.
 WITHOUT_MAPS = {"vit"}
 
 
@@ -23,9 +24,9 @@ def feature_maps(encoder: str, x: Any, *, training: bool) -> list[Any]:
     ``resnet50``, ``efficientnetlite``, ``mobilenetv3``, ``efficientnetv2`` or ``convnext``. Returns its last features
     at 1/2 (not for ``convnext``), 1/4, 1/8, 1/16 and 1/32 of the resolution, rounded up, float32 [N, h, w, C].
 
-    The weights are random. They have the names of the network's ImageNet weights, which a training can start from:
-    batch normalization then uses their moving averages, and otherwise its batches if ``training``. Raises UserFault if
-    there is no such network.
+    The weights are random, and have the names of the network's ImageNet weights, from which a training can start. If
+    ``training``, batch normalization uses the statistics of the batch, except in fine-tuning. Raises UserFault if there
+    is no such network.
     """
     if encoder not in CATALOG or encoder in WITHOUT_MAPS:
         raise UserFault(
