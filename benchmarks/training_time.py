@@ -38,7 +38,7 @@ from digits.data.pretrained import WeightsPlaces
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds.recommendation import Resources, WeightsState, facts_in, recommend
 from digits.kinds.standard_networks import network
-from digits.kinds.training_time import core_speed
+from digits.kinds.training_time import COSTS, Cost, core_speed
 from digits.runtime.executors.local import devices_environment
 from digits.web.models.network_settings import recommended_recipe
 
@@ -104,7 +104,8 @@ def _measure(folder: Path, name: str) -> str:
     # Per image; the validation split has as many images as a step.
     costs = {what: statistics.median(seconds[BUILT:]) / size for what, seconds in spent.items()}
     start = total - sum(len(seconds) * costs[what] * size for what, seconds in spent.items())
-    train, evaluate, head = (costs.get(what, 0) / side**2 * 1e9 for what in ("train", "evaluate", "head"))
+    pixels = COSTS.get(name, Cost(0, 0, 0)).pixels(side, side)
+    train, evaluate, head = (costs.get(what, 0) / pixels * 1e9 for what in ("train", "evaluate", "head"))
     return f'    "{name}": Cost({start:.0f}, {train:.0f}, {evaluate:.0f}, {head:.0f}),'
 
 

@@ -21,12 +21,23 @@ class Cost:
     ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. The others are in
     nanoseconds of one core per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only
     the ``head``; 0 if the network has no pretrained weights.
+
+    The pixels are those that the network computes with: it enlarges images until their shorter side has ``smallest``
+    pixels, or halves them until no side has more than ``largest``.
     """
 
     start: float
     train: float
     evaluate: float
     head: float = 0.0
+    smallest: int = 1
+    largest: int = 1_000_000
+
+    def pixels(self, width: int, height: int) -> float:
+        """Return the number of pixels that the network computes with for images of this size."""
+        enlarged = max(1.0, self.smallest / min(width, height))
+        halved = 2.0 ** max(0, math.ceil(math.log2(max(width, height) / self.largest)))
+        return width * height * (enlarged / halved) ** 2
 
 
 COSTS: dict[str, Cost] = {
@@ -35,13 +46,13 @@ COSTS: dict[str, Cost] = {
     "googlenet": Cost(11, 2645, 832),
     "resnet32": Cost(10, 5312, 1796),
     "resnet50": Cost(27, 6349, 1966, 1992),
-    "efficientnetlite": Cost(17, 1511, 375, 300),
+    "efficientnetlite": Cost(17, 1511, 375, 300, smallest=128),
     "efficientnetv2": Cost(35, 2092, 611, 565),
     "mobilenetv3": Cost(22, 1273, 319, 281),
     "fpn": Cost(27, 6300, 2400, 2850),
-    "regression": Cost(6, 948, 374),
-    "multilabel": Cost(6, 795, 302),
-    "unet": Cost(11, 1266, 473),
+    "regression": Cost(6, 948, 374, largest=64),
+    "multilabel": Cost(6, 795, 302, largest=64),
+    "unet": Cost(11, 5064, 1892, largest=80),
     "segmenter": Cost(21, 3266, 946, 1904),
     "dncnn": Cost(6, 4372, 1493),
     "siamese": Cost(6, 729, 290),
@@ -68,7 +79,7 @@ def training_seconds(
         return None
     width, height = size
     crop = int(settings.get("crop_size") or 0)
-    pixels = min(width, crop or width) * min(height, crop or height)
+    pixels = cost.pixels(min(width, crop or width), min(height, crop or height))
     epochs = float(settings["train_epochs"])
     head = float(settings["head_epochs"]) if settings.get("fine_tune") == "true" else 0.0
     # There is one before the training.

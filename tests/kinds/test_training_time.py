@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 
-from digits.kinds.standard_networks import every_network
+from digits.kinds.standard_networks import every_network, network
 from digits.kinds.training_time import COSTS, REFERENCE_SPEED, Cost, core_speed, training_seconds
 
 SETTINGS = {"train_epochs": "10"}
@@ -38,6 +39,19 @@ def test_images_pixels_and_epochs_cost_time() -> None:
 def test_the_head_alone_costs_less() -> None:
     tuned = {"fine_tune": "true", "head_epochs": "4"}
     assert seconds(tuned, images={"train": 1000}) == pytest.approx(5 + 16 + 60)
+
+
+def test_networks_resize_images() -> None:
+    assert Cost(0, 0, 0, smallest=128).pixels(32, 64) == 128 * 256
+    assert Cost(0, 0, 0, largest=80).pixels(160, 81) == 80 * 40.5
+    assert Cost(0, 0, 0, largest=80).pixels(256, 256) == 64 * 64
+    assert Cost(0, 0, 0).pixels(300, 200) == 300 * 200
+    for name, constant in (
+        ("efficientnetlite", "SMALLEST"),
+        *((n, "LARGEST") for n in ("unet", "regression", "multilabel")),
+    ):
+        found = re.search(rf"^{constant} = (\d+)$", network(name).text, re.MULTILINE)
+        assert found and int(found[1]) == getattr(COSTS[name], constant.lower())
 
 
 def test_what_is_unknown_has_no_duration() -> None:
