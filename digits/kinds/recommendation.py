@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from digits.core.recipe import Transformation
@@ -23,8 +23,8 @@ from digits.kinds.views import views_of
 
 # Fields of the model form with their values as text.
 Settings = dict[str, str]
-# Whether ImageNet weights are on this machine, can be downloaded, might be (nobody has tried), or cannot.
-WeightsState = Literal["at hand", "obtainable", "unknown", "missing"]
+# Whether ImageNet weights are on this machine, might be downloaded, or cannot be had.
+WeightsState = Literal["at hand", "unknown", "missing"]
 
 # The field that turns each transformation on.
 TRANSFORMATION_FIELDS: dict[Transformation, str] = {
@@ -70,8 +70,7 @@ ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilen
 class Facts:
     """What is known about a dataset: the name of its ``kind``, the size of its images in pixels and their channels.
 
-    ``images`` contains the number of images of each split, as soon as they are counted. ``classes`` is
-    the number of classes or labels, and ``smallest_class`` the number of training images of the rarest one.
+    ``images`` contains the number of images of each split, as soon as they are counted.
     """
 
     kind: str
@@ -79,8 +78,6 @@ class Facts:
     height: int
     channels: int
     images: Mapping[str, int] = field(default_factory=dict)
-    classes: int | None = None
-    smallest_class: int | None = None
 
     @property
     def side(self) -> int:
@@ -110,18 +107,16 @@ class Facts:
 
 @dataclass(frozen=True)
 class Resources:
-    """What a training can use: the ``device``, its ``memory`` in bytes, and the ``cores`` of the CPU.
+    """What a training can use: the ``device``, and the ``cores`` of the CPU.
 
-    ``speed`` is that of a core; see `digits.kinds.training_time.core_speed`.
-
-    ``weights`` contains the state of the ImageNet weights in `digits.data.pretrained_catalog` by name. ``unusable``
-    are reasons why networks cannot be used on this machine, such as a package that is not installed, by network.
+    ``speed`` is that of a core; see `digits.kinds.training_time.core_speed`. ``weights`` contains the state of the
+    ImageNet weights in `digits.data.pretrained_catalog` by name. ``unusable`` are reasons why networks cannot be used
+    on this machine, such as a package that is not installed, by network.
     """
 
     device: Literal["cpu", "gpu"] = "cpu"
     cores: int = 1
     speed: float = REFERENCE_SPEED
-    memory: int | None = None
     weights: Mapping[str, WeightsState] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
 
@@ -159,10 +154,9 @@ class Rule:
 
     ``name`` describes the case in words. Without ``kinds``, the rule applies to all; without ``networks``, the first
     one for the kind is recommended. ``settings`` change those in the comment of the network; by default, `from_scratch`
-    does. With ``pretrained``, the
-    network starts from its ImageNet weights, and networks without weights are skipped: weights that might be obtainable
-    come after those that certainly are. In the ``reason``, ``{images}`` is the number and type of the images,
-    ``{size}`` their size, and ``{network}`` the network in words.
+    does. With ``pretrained``, the network starts from its ImageNet weights, and networks without weights are skipped:
+    weights that might be downloaded come after those at hand. In the ``reason``, ``{images}`` is the number
+    and type of the images, ``{size}`` their size, and ``{network}`` the network in words.
     """
 
     name: str
@@ -477,7 +471,7 @@ def recommend(
         expectation=_expect(item, settings, facts, resources),
         refusals=refusals,
         download=CATALOG[item.pretrained].full.megabytes
-        if "initial_weights" in settings and state in ("obtainable", "unknown")
+        if "initial_weights" in settings and state == "unknown"
         else 0,
     )
 
@@ -538,29 +532,13 @@ def facts_of(dataset: DatasetJob) -> Facts:
     if manifest is not None:
         return facts_in(manifest)
     recipe, counted = dataset.recipe, dataset.tasks[0].state.counts
-    facts = Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels)
-    views = views_of(dataset.data_kind)
-    if views.counts_overlap or "train" not in counted:
-        return facts
-    # Its task has read the source.
-    facts = replace(facts, images={split: sum(found["counts"]) for split, found in counted.items()})
-    if views.group != "class":
-        return facts
-    counts = counted["train"]["counts"]
-    return replace(facts, classes=len(counts), smallest_class=min(counts, default=None))
+    # Counted as soon as the task has read the source. Records with several classes are counted more than once.
+    is_known = not views_of(dataset.data_kind).counts_overlap
+    images = {str(split): sum(found["counts"]) for split, found in counted.items()} if is_known else {}
+    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images)
 
 
 def facts_in(manifest: Manifest) -> Facts:
     """Return the facts in the ``manifest`` of a finished dataset."""
-    target, train = manifest.target, manifest.splits.get("train")
-    names = target.contained_names or target.labels
-    counts = (train.class_counts[:-1] if target.contained_names else train.counts) if train and names else []
-    return Facts(
-        manifest.kind,
-        manifest.width,
-        manifest.height,
-        manifest.channels,
-        images={name: split.count for name, split in manifest.splits.items()},
-        classes=len(names) or None,
-        smallest_class=min(counts, default=None),
-    )
+    images = {name: split.count for name, split in manifest.splits.items()}
+    return Facts(manifest.kind, manifest.width, manifest.height, manifest.channels, images)

@@ -31,7 +31,7 @@ from digits.web.models.form import ModelForm
 ROOT = Path(__file__).parents[2]
 NOTHING = Resources()
 RESNET = Resources(weights={"resnet50": "at hand", "mobilenetv3": "unknown"})
-ALL = Resources(weights=dict.fromkeys(CATALOG, "obtainable"))
+ALL = Resources(weights=dict.fromkeys(CATALOG, "unknown"))
 GPU = Resources("gpu", weights=dict.fromkeys(CATALOG, "at hand"))
 CLASSES, LABELS = "image-classification", "image-multilabel"
 
@@ -234,7 +234,7 @@ def test_an_unfinished_dataset_has_facts(tmp_path: Path) -> None:
         "val": {"labels": ["a", "b"], "counts": [1, 0]},
     }
     images = {"train": 7, "val": 1}
-    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images, classes=2, smallest_class=3)
+    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images)
 
 
 def _recommend(facts: Facts, resources: Resources, **options: Any) -> Recommendation:

@@ -46,13 +46,10 @@ def server_resources() -> Resources:
 
 def resources_of(devices: Sequence[Device], places: WeightsPlaces) -> Resources:
     """Return what a training on ``devices`` can use: on the CPU, which is the first one, or on a GPU."""
-    gpus = [device for device in devices if device.is_gpu]
-    device = gpus[0] if gpus else devices[0]
     return Resources(
-        device="gpu" if gpus else "cpu",
+        device="gpu" if any(device.is_gpu for device in devices) else "cpu",
         cores=available_cores(),
         speed=core_speed(),
-        memory=device.memory_total,
         weights={entry.id: _state(entry, places) for entry in CATALOG.values()},
         unusable={item.id: item.missing for item in every_network().values() if item.missing},
     )
