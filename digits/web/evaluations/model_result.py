@@ -18,12 +18,14 @@ from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import of_text
 from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.views import Views
 from digits.web.evaluations import charts
 from digits.web.evaluations.parts import interval_words, load_matrix, load_points, shown_matrix, worst_records
 from digits.web.jobs import serializers
 from digits.web.models import continuing
+from digits.web.models.network_settings import recommended
 from digits.web.offload import in_thread
 from digits.web.records.images import shown_size
 from digits.web.services import services
@@ -211,7 +213,7 @@ def _review_url(job: ModelJob, data: DatasetJob, evaluated: Evaluation) -> str:
 
 
 def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dict[str, str]:
-    """Return the ``url`` of an action, or the ``dialog`` that it opens, and a ``hint``."""
+    """Return the ``url`` of an action, or the ``dialog`` that it opens, a ``hint``, and perhaps another ``label``."""
     kind = serializers.kind_of(job)
     if action == "use":
         return {"url": "#classify-panel", "hint": ""}
@@ -226,4 +228,14 @@ def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dic
             "url": url_for("datasets.new", kind=data.data_kind, clone=data.id),
             "hint": f"Add them where those of “{data.name}” are, then create the dataset again.",
         }
-    return {"url": url_for("model_form.new", kind=kind, dataset=data.id), "hint": ""}
+    return {"url": url_for("model_form.new", kind=kind, dataset=data.id), **_recommended(job, data)}
+
+
+def _recommended(job: ModelJob, data: DatasetJob) -> dict[str, str]:
+    """Return why the form recommends another network, or a ``label`` if it recommends other settings of this one."""
+    recommendation, used = recommended(data), of_text(job.network_text())
+    if recommendation is None:
+        return {"hint": ""}
+    if used is None or used.id != recommendation.network:
+        return {"hint": recommendation.reason}
+    return {"label": "Train with the recommended settings", "hint": ""}
