@@ -12,6 +12,7 @@ import pytest
 from PIL import Image
 
 from digits.core.job import DeviceRequest
+from digits.kinds import all_kinds
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import place
 from digits.web.jobs import serializers
@@ -303,3 +304,14 @@ def test_many_models_of_a_dataset_are_paginated(
         found += re.findall(r'<tr data-job="([^"]*)"', table)
         assert words in table
     assert found == ids[::-1]
+
+
+def test_forms_link_to_their_pages_of_the_documentation(site: Site) -> None:
+    docs = Path(__file__).resolve().parents[3] / "docs"
+    for kind in all_kinds().values():
+        page = site.get(f"/datasets/{kind.route}/new").text
+        links = re.findall(r'href="/docs/([\w-]+\.md)(?:#([\w-]+))?"', page)
+        assert links, kind.name
+        for name, topic in links:
+            headings = re.findall(r"^#+ (.+)$", (docs / name).read_text(), re.MULTILINE)
+            assert not topic or topic in [heading.lower().replace(" ", "-") for heading in headings]
