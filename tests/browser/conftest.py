@@ -305,8 +305,10 @@ def page(
     context = chromium.new_context(base_url=server.url, reduced_motion="reduce", viewport=size)
     context.set_default_timeout(PATIENCE_MILLISECONDS)
     page_faults.watch(context)
-    # The form of a model downloads the recommended weights at once.
+    # The form of a model downloads the recommended weights at once, and then estimates the accuracy with them.
+    estimate = {"accuracy": 0.9, "low": 0.8, "high": 1.0, "images": 27}
     context.route("**/models/weights/*", lambda route: route.fulfill(json={"path": "", "ok": True}))
+    context.route("**/models/probe-accuracy", lambda route: route.fulfill(json=estimate))
     page = context.new_page()
     yield page
     if getattr(request.node, "failed", False) and not page.is_closed():
@@ -344,6 +346,13 @@ def create_dataset(page: Page) -> None:
     page.get_by_role("button", name="Create dataset").click()
     expect(page).to_have_url(re.compile(f"/datasets/{JOB_PAGE}"))
     expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+
+
+def recommended_settings(page: Page, dataset: dict[str, Any], network: str) -> dict[str, str]:
+    """Return the fields of the form of a model that are recommended for a network on a dataset."""
+    answer = page.request.get(f"/models/recommendation.json?dataset={dataset['id']}").json()
+    settings: dict[str, str] = answer["recommendation"]["networks"][network]["settings"]
+    return settings
 
 
 def customize(page: Page) -> None:

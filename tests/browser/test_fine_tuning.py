@@ -26,9 +26,8 @@ def test_imagenet_weights_turn_fine_tune_on(
     dataset = finished(
         server, create("datasets", dataset_name="Medium", method="folder", folder_train=image_folder, **size)
     )
-    answer = page.request.get(f"/models/recommendation.json?dataset={dataset['id']}").json()
-    network = answer["recommendation"]["networks"]["resnet50"]
-    settings = network["settings"]
+    answer = page.request.get(f"/models/recommendation.json?dataset={dataset['id']}").json()["recommendation"]
+    settings = answer["fine_tune"]
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.locator('[name="standard_networks"][value="lenet"]').check(force=True)
@@ -50,7 +49,9 @@ def test_imagenet_weights_turn_fine_tune_on(
     expect(page.locator('[name="custom_network_snapshot"]')).to_be_visible()
     weights.get_by_role("radio", name="Random", exact=True).check()
     expect(page.locator('[name="fine_tune"]')).not_to_be_checked()
-    expect(page.get_by_label("Epochs", exact=True)).to_have_value(network["random"]["train_epochs"])
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value(
+        answer["networks"]["resnet50"]["random"]["train_epochs"]
+    )
 
 
 def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
@@ -88,6 +89,7 @@ def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
     # A training needs them, too.
     page.get_by_role("button", name="Train", exact=True).click()
     expect(download).to_be_visible()
+    expect(download).to_contain_text("Halfway")  # after the request
     held[1].fulfill(status=400, json={"error": {"message": "No internet"}})
     expect(page.locator("#create-status")).to_have_text("The weights are missing.")
     missing.get_by_role("button", name="Upload the file").click()

@@ -96,6 +96,8 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
     caption = page.locator("#lr-preview figcaption")
+    page.get_by_label("Base learning rate").fill("0.01")
+    page.locator('[name="lr_policy"]').select_option("step")
     expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
     expect(caption).to_contain_text("Constant at 0.01")
