@@ -23,7 +23,7 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€
   function free(words = '', tone = '') {
     button.disabled = false;
     button.removeAttribute('aria-busy');
-    say(words, tone);
+    say(words || blocked, tone);
   }
 
   function say(words, tone = '') {
@@ -60,7 +60,7 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creatingâ€
   // The back button may restore the page from the browser's cache.
   window.addEventListener('pageshow', () => {
     isSent = false;
-    free(blocked);
+    free();
   });
   return { send, busy, free, block };
 }

@@ -20,8 +20,11 @@ startVariants(form, field('method'), 'method');
 startTextFiles();
 startCloudStorage();
 const job = startCreatingJob(form, { memory });
-form.addEventListener('submit', (event) => {
+form.addEventListener('submit', async (event) => {
   event.preventDefault();
+  job.busy('Reading the source…');
+  await source.ready(); // it may stop the button
+  job.free();
   job.send();
 });
 // Enter loads the preview, and never creates a dataset.

@@ -9,17 +9,19 @@ import { request } from './http.js';
 import { clipped, isolateQuoted } from './names.js';
 
 const WAIT_MILLISECONDS = 500;
+const PATIENCE_MILLISECONDS = 3000;
 const SHORT_CELL = 12;
 // Fields of all kinds that determine the first records and the limit, but not the contents of the source.
 const STORAGE = ['resize_width', 'resize_height', 'resize_channels', 'resize_mode', 'encoding', 'max_unusable_percent'];
 
 /**
  * Calls `changed(summary)` after each summary; null without a source. `block(reason)` stops the button, or an empty reason
- * frees it. Returns {load}, which reads the source at once.
+ * frees it. Returns {load, ready}: `load()` reads the source at once, and `ready()` resolves when it was read, or after a
+ * few seconds.
  */
 export function startSourceSummary(form, { block, changed }) {
   const region = document.getElementById('source-summary');
-  if (!region) return { load() {} };
+  if (!region) return { load() {}, async ready() {} };
   const findings = document.getElementById('source-findings'); // beside the button that creates the dataset
   const empty = findings.querySelector('[data-empty]');
   const advice = recommendations(form);
@@ -31,11 +33,12 @@ export function startSourceSummary(form, { block, changed }) {
   const isPath = (control) => paths.includes(control);
   let controller = null;
   let isEntered = false;
+  let reading = Promise.resolve();
   let latest = '';
   let found = null; // the latest summary
   let shown = null; // the same, unless it is an error of a path that is being typed
 
-  async function scan() {
+  function scan() {
     const all = new FormData(form);
     const names = fields.filter((name) => all.has(name) && !advice.isOpen(name));
     const chosen = files.filter((control) => isShown(control) && control.files.length);
@@ -44,13 +47,16 @@ export function startSourceSummary(form, { block, changed }) {
     latest = state;
     controller?.abort();
     controller = new AbortController();
-    if (!chosen.length && !paths.some((path) => isShown(path) && path.value.trim())) return show(null);
+    if (!chosen.length && !paths.some((path) => isShown(path) && path.value.trim())) show(null);
+    else reading = read(all, names, chosen, controller.signal);
+  }
+
+  async function read(all, names, chosen, signal) {
     const body = chosen.length ? new FormData() : new URLSearchParams();
     for (const name of names) {
       const value = all.get(name);
       if (typeof value === 'string' || chosen.some((control) => control.name === name)) body.append(name, value);
     }
-    const { signal } = controller;
     region.setAttribute('aria-busy', 'true');
     findings.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
     try {
@@ -178,6 +184,11 @@ export function startSourceSummary(form, { block, changed }) {
     scan();
   }
 
+  async function ready() {
+    load();
+    await Promise.race([reading, new Promise((resolve) => setTimeout(resolve, PATIENCE_MILLISECONDS))]);
+  }
+
   const scanSoon = settled(scan, WAIT_MILLISECONDS);
   for (const type of ['input', 'change']) {
     form.addEventListener(type, ({ target }) => {
@@ -190,7 +201,7 @@ export function startSourceSummary(form, { block, changed }) {
     if (isPath(target) && target.value.trim()) load();
   });
   scan();
-  return { load };
+  return { load, ready };
 }
 
 async function* linesOf(stream) {
