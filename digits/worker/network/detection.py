@@ -34,8 +34,8 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
 
     ``y``, float32 [N, objects, 5], contains the boxes in pixels and the class. Rows with a negative class are no
     objects; the scores of cells in regions to ignore, whose class is -2, are not trained to be low. The loss is
-    the quality focal loss of the scores, plus twice the generalized IoU loss (H. Rezatofighi et al., 2019) of the boxes
-    of cells around the centers of objects, both per such cell.
+    the quality focal loss of the scores per cell that predicts an object, plus twice the mean generalized IoU loss
+    (H. Rezatofighi et al., 2019) of the objects, which is the mean of that of their cells.
     """
     scores, edges = full_precision.to_float32(scores), full_precision.to_float32(edges)
     boxes, classes = tf.cast(y[..., :4], tf.float32) / stride, tf.cast(y[..., 4], tf.int32)
@@ -48,9 +48,12 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
     quality = tf.stop_gradient(iou)[..., None] * of_class * is_object[..., None]
     ignored = _touched(boxes, classes == IGNORED_BOX, rows, columns) & (index < 0)
     focal = tf.where(ignored[..., None], 0.0, _focal_loss(scores, quality))
-    cells = tf.maximum(tf.reduce_sum(is_object), 1.0)
-    total = tf.reduce_sum(focal) + _BOXES_WEIGHT * tf.reduce_sum(is_object * loss)
-    return tf.divide(total, cells, name="detection_loss")
+    # Large objects have many cells: without the shares, small ones would hardly be learned.
+    cells_of = tf.reduce_sum(tf.one_hot(index, tf.shape(boxes)[1]), axis=[1, 2])
+    shares = is_object / tf.maximum(tf.gather(cells_of, tf.maximum(index, 0), batch_dims=1), 1.0)
+    scores_loss = tf.reduce_sum(focal) / tf.maximum(tf.reduce_sum(is_object), 1.0)
+    boxes_loss = tf.reduce_sum(shares * loss) / tf.maximum(tf.reduce_sum(shares), 1.0)
+    return tf.add(scores_loss, _BOXES_WEIGHT * boxes_loss, name="detection_loss")
 
 
 def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf.Tensor:
