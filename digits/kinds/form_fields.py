@@ -133,7 +133,9 @@ class JobForm(FlaskForm, metaclass=_FormMeta):
         for name, value in values.items():
             field = self[name]
             field.data = value
-            if field.raw_data == [] and value is not None:
+            if value is None:  # not the default, which would be validated
+                field.raw_data = []
+            elif field.raw_data == []:
                 field.raw_data = [str(value)]
 
     def settings_of(self, kind: type[Struct], names: Container[str] | None = None) -> dict[str, Any]:
