@@ -7,8 +7,9 @@ import { labelOf, reveal } from './form_sections.js';
 const SIZE = ['resize_width', 'resize_height', 'resize_mode'];
 
 /**
- * Returns {names, isOpen, apply, describe}: `names` are the fields with recommendations, `isOpen(name)` whether the user
- * has left one to them, `apply(advice)` takes the pieces of advice of a summary, and `describe()` returns elements.
+ * Returns {names, isOpen, expect, apply, describe}: `names` are the fields with recommendations, `isOpen(name)` whether the
+ * user has left one to them, `expect()` announces another source, `apply(advice)` takes the pieces of advice of a summary,
+ * and `describe()` returns elements. A form that is sent before there is advice leaves the open fields to the server.
  */
 export function recommendations(form) {
   const shares = ['valShare', 'testShare'].map((name) => document.getElementById('split-bar')?.dataset[name]).filter(Boolean);
@@ -17,6 +18,7 @@ export function recommendations(form) {
   const keepsAll = form.dataset.own !== undefined; // a clone, or a form that was sent
   const own = new Set(names.filter((name) => keepsAll || !isDefault(form.elements[name])));
   let latest = [];
+  let isKnown = false;
 
   const groupOf = (name) => groups.find((group) => group.includes(name)) ?? [name];
   const isChosen = (fields) => fields.some((name) => own.has(name));
@@ -34,7 +36,17 @@ export function recommendations(form) {
     );
   }
 
+  form.addEventListener('formdata', ({ formData }) => {
+    const open = names.filter(isOpen);
+    if (isKnown || !open.length) return;
+    for (const name of open) formData.delete(name);
+    formData.set('recommended', '1');
+  });
+
+  const expect = () => (isKnown = false);
+
   function apply(advice) {
+    isKnown = advice.length > 0;
     latest = advice.filter(({ fields }) => Object.keys(fields).every((name) => names.includes(name)));
     const values = Object.assign({}, ...latest.map(({ fields }) => fields));
     for (const name of names.filter(isOpen)) {
@@ -72,7 +84,7 @@ export function recommendations(form) {
     control.focus();
   }
 
-  return { names, isOpen, apply, describe };
+  return { names, isOpen, expect, apply, describe };
 }
 
 function defaultOf(control) {

@@ -143,7 +143,7 @@ const suggest = startSuggestedName(field('dataset_name'), () => {
   const parts = (path?.value ?? '').replace(/\.(\w{1,4}|tfrecords?)$/, '').split('/').filter(Boolean);
   const isCommon = ['train', 'training', 'images', 'labels'].includes(parts.at(-1)) || /[*?[]/.test(parts.at(-1));
   const last = isCommon ? parts.at(-2) : parts.at(-1);
-  if (!last || !hasImages) return last ?? '';
+  if (!last || !hasImages || !shown?.total) return last ?? ''; // until then, the size may change
   return `${last}, ${field('resize_width').value}×${field('resize_height').value}`;
 });
 

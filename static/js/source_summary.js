@@ -57,11 +57,16 @@ export function startSourceSummary(form, { block, changed }) {
       const value = all.get(name);
       if (typeof value === 'string' || chosen.some((control) => control.name === name)) body.append(name, value);
     }
+    advice.expect();
     region.setAttribute('aria-busy', 'true');
     findings.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
     try {
       const { body: stream } = await request(region.dataset.url, { method: 'POST', body, signal });
-      for await (const summary of linesOf(stream)) if (!signal.aborted) show(summary);
+      for await (const summary of linesOf(stream)) {
+        if (signal.aborted) continue;
+        show(summary);
+        if (summary.previews.length) region.removeAttribute('aria-busy');
+      }
     } catch (error) {
       if (error.name === 'AbortError') return;
       show({ refused: error.message });
