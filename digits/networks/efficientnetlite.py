@@ -1,7 +1,7 @@
 # EfficientNet-Lite0: for photos without a GPU; EfficientNet-B0 with operations that processors compute fast.
 #
-# Designed for 224x224 color, random crops from 256x256; at least 32x32. 4,694,024 parameters for 1000
-# classes, 42,016 of them moving averages.
+# Designed for 224x224 color, random crops from 256x256; smaller images are enlarged. 4,694,024
+# parameters for 1000 classes, 42,016 of them moving averages.
 # Recommended settings: Adam, learning rate 0.001 with cosine decay, batches of 32, 100 epochs, no mean subtraction
 # (the network normalizes its input), crop 224, random horizontal flips.
 #
@@ -9,7 +9,6 @@
 # settings: solver_type=ADAM learning_rate=0.001 lr_policy=cosine lr_warmup=5 batch_size=32 train_epochs=100
 # settings: use_mean=none crop_size=224 aug_flip=fliplr
 # kinds: image-classification image-regression image-multilabel
-# smallest: 32
 # pretrained: efficientnetlite
 
 # Smaller images are enlarged until their shorter side has this number of pixels: the network halves them five times.

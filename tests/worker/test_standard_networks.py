@@ -19,6 +19,7 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.kinds import standard_networks
+from digits.kinds.recommendation import Facts, Resources, recommend
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
 pytestmark = pytest.mark.tensorflow
@@ -106,7 +107,7 @@ def test_googlenet_has_auxiliary_classifiers_only_in_training(visualize, tmp_pat
 
 @dataclass(frozen=True)
 class Lesson:
-    """The size of the square images, and the settings of a training with cosine decay.
+    """The size of the square images, and the length of a training with the recommended solver, rate and schedule.
 
     Networks with batch normalization need about 20 steps until their moving averages
     settle; MobileNetV3 with its small activations needs 100. ``features`` is the number of inputs of the last layer,
@@ -114,24 +115,22 @@ class Lesson:
     """
 
     side: int
-    rate: float
-    solver: str = "MOMENTUM"
     epochs: int = 8
     batch: int = 8
     features: int | None = None
 
 
 LESSONS = {
-    "lenet": Lesson(28, 0.01),
-    "alexnet": Lesson(67, 0.005, epochs=3),
-    "vgg16": Lesson(32, 0.002, epochs=4, batch=12),
-    "googlenet": Lesson(32, 0.0005, "ADAM", epochs=14),
-    "resnet32": Lesson(16, 0.01),
-    "resnet50": Lesson(32, 0.001, "ADAM", features=2048),
-    "efficientnetlite": Lesson(32, 0.003, "ADAM", epochs=30, features=1280),
-    "mobilenetv3": Lesson(32, 0.001, "ADAM", epochs=30, features=1280),
-    "efficientnetv2": Lesson(32, 0.003, "ADAM", epochs=14, features=1280),
-    "convnext": Lesson(32, 0.0003, "ADAM", epochs=1),
+    "lenet": Lesson(28),
+    "alexnet": Lesson(67),
+    "vgg16": Lesson(32, batch=12),
+    "googlenet": Lesson(32, epochs=14),
+    "resnet32": Lesson(16),
+    "resnet50": Lesson(32, features=2048),
+    "efficientnetlite": Lesson(32, epochs=30, features=1280),
+    "mobilenetv3": Lesson(32, epochs=30, features=1280),
+    "efficientnetv2": Lesson(32, epochs=20, features=1280),
+    "convnext": Lesson(32, epochs=1),
 }
 
 
@@ -157,6 +156,10 @@ def test_a_network_for_classification_learns(model, start, tmp_path, monkeypatch
     dataset = write_dataset(
         tmp_path / "pictures", {"train": 24, "val": 12}, size=lesson.side, channels=3, classes=3
     )
+    facts = Facts("image-classification", lesson.side, lesson.side, 3, images={"train": 24})
+    recommended = recommend(facts, Resources(), name, fine_tune=False)
+    assert recommended and recommended.settings["lr_policy"] == "cosine"
+    settings = recommended.settings
     task = model(
         text,
         dataset=str(dataset),
@@ -164,8 +167,8 @@ def test_a_network_for_classification_learns(model, start, tmp_path, monkeypatch
         val_interval=lesson.epochs,
         batch_size=lesson.batch,
         snapshot_interval=0,  # snapshots of AlexNet, VGG-16 and ResNet-50 have hundreds of MB each
-        mean=standard_networks.network(name).values["use_mean"],
-        solver={"type": lesson.solver, "learning_rate": lesson.rate},
+        mean=settings["use_mean"],
+        solver={"type": settings["solver_type"], "learning_rate": float(settings["learning_rate"])},
         lr_policy={"policy": "cosine"},
     )
     outcome = start(task).wait(5 * SECONDS_ALLOWED)
