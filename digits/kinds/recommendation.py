@@ -53,6 +53,8 @@ MOST_SMALL_PHOTOS = 20_000
 MANY_IMAGES = 10_000
 STEPS_FROM_SCRATCH = 2000
 MOST_EPOCHS = 200
+# All layers are trained for at least this many epochs in regression.
+EPOCHS_FOR_NUMBERS = 6
 # Early stopping needs more than a handful of validation images.
 FEWEST_TO_STOP_EARLY = 20
 # Random crops shift images by at most one of this many parts of their shorter side.
@@ -184,9 +186,11 @@ def fine_tuning(
     All layers are trained for at least ``whole_epochs``.
     """
     head = epochs_for(facts, batch_size, head_steps, at_least=1)
-    whole = epochs_for(facts, batch_size, whole_steps, at_least=whole_epochs)
-    # A number may be a position or an angle.
-    flip = {} if facts.kind == "image-regression" else {"aug_flip": "fliplr"}
+    # A number takes longer to learn than a class, and may be a position or an angle, which flips would change.
+    is_number = facts.kind == "image-regression"
+    at_least = max(whole_epochs, EPOCHS_FOR_NUMBERS) if is_number else whole_epochs
+    whole = epochs_for(facts, batch_size, whole_steps, at_least=at_least)
+    flip = {} if is_number else {"aug_flip": "fliplr"}
     return {
         "fine_tune": "true",
         "head_epochs": str(head),
