@@ -177,7 +177,7 @@ class VersionPlan(Plan):
         features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
-        if self.target.in_image and is_changed(geometry):
+        if changes_targets(geometry, self.target):
             value = target_of(record, self.target, geometry)
             features |= self.target.encode(value, geometry.width, geometry.height)
         return features
@@ -219,7 +219,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
             (manifest.width, manifest.height), recipe.width, recipe.height, recipe.resize_mode
         )
         # Classes in the image can be cropped, or too small for the new size.
-        is_regrouped = bool(edits.new_targets or (target.in_image and is_changed(geometry)))
+        is_regrouped = bool(edits.new_targets or changes_targets(geometry, target))
         with closing(ParentImages(folder, manifest)) as source:
             values = functools.partial(_value, source, target, geometry)
             groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
@@ -488,6 +488,11 @@ def _remarks(manifest: Manifest, splits: dict[str, SplitPlan]) -> list[str]:
 def is_changed(geometry: Geometry) -> bool:
     """Return whether images are resized."""
     return geometry.size != (geometry.width, geometry.height)
+
+
+def changes_targets(geometry: Geometry, target: Target) -> bool:
+    """Return whether targets change with the size of the images."""
+    return target.in_image and is_changed(geometry)
 
 
 def target_of(record: Record, target: Target, geometry: Geometry) -> Any:

@@ -1,4 +1,4 @@
-"""Datasets as resources, for pages."""
+"""Datasets and uploads as resources."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ from digits.web.resources.datasets import (
     VersionOf,
 )
 from digits.web.resources.encoding import describe
+from digits.web.resources.uploads import UploadState
 from digits.web.services import services
+from digits.web.services.upload_store import State, Upload
 
 # On the page of a version.
 MAX_CHANGES = 100
+# Of an upload.
+MAX_TABLES = 20
 
 
 def dataset_contents(job: DatasetJob) -> DatasetContents | None:
@@ -111,3 +115,32 @@ def skipped(job: DatasetJob) -> SkippedImages:
         first=[events.facts(skip) for skip in state.first_skips],
         url=url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
     )
+
+
+def describe_upload(upload: Upload) -> UploadState:
+    """Return the state of an upload."""
+    record, content = upload.record, upload.content
+    return describe(
+        UploadState,
+        record,
+        id=upload.id,
+        state=upload.state.value,
+        offset=upload.offset,
+        unpacked=1.0 if record.state is State.READY else round(upload.fraction, 3),
+        folder=str(content) if content else None,
+        tables=_tables(upload),
+        error=upload.problem.message if upload.problem else record.error or None,
+        changed=record.at,
+        expires=services().uploads.expires_at(upload),
+    )
+
+
+def _tables(upload: Upload) -> list[str]:
+    """Return the paths of tables in the folder of an upload."""
+    content = upload.content
+    if content is None:
+        return []
+    paths = services().roots.complete(f"{content}/")
+    return [path for path in paths if path.lower().endswith((".csv", ".tsv", ".jsonl", ".parquet"))][
+        :MAX_TABLES
+    ]

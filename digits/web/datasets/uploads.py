@@ -16,13 +16,13 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.data.zip_names import encoding_named
-from digits.web.resources.encoding import describe
+from digits.web.datasets.serializers import describe_upload
 from digits.web.resources.uploads import Uploads, UploadState
 from digits.web.responses.representation import respond, returns
 from digits.web.security.bounded_request import pieces_of_body
 from digits.web.security.usernames import current_username, login_name
 from digits.web.services import services
-from digits.web.services.upload_store import CHECKSUMS, State, TooLarge, Upload
+from digits.web.services.upload_store import CHECKSUMS, TooLarge, Upload
 
 blueprint = Blueprint("uploads", __name__)
 
@@ -30,7 +30,6 @@ VERSION = "1.0.0"
 EXTENSIONS = "creation,termination,checksum,expiration"
 CHUNK_TYPE = "application/offset+octet-stream"
 MAX_METADATA_CHARACTERS = 4096
-MAX_TABLES = 20
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -135,35 +134,6 @@ def add_version(response: Response) -> Response:
     """Add the version of the protocol, which every response states, those with errors included."""
     response.headers["Tus-Resumable"] = VERSION
     return response
-
-
-def describe_upload(upload: Upload) -> UploadState:
-    """Return the state of an upload."""
-    record, content = upload.record, upload.content
-    return describe(
-        UploadState,
-        record,
-        id=upload.id,
-        state=upload.state.value,
-        offset=upload.offset,
-        unpacked=1.0 if record.state is State.READY else round(upload.fraction, 3),
-        folder=str(content) if content else None,
-        tables=_tables(upload),
-        error=upload.problem.message if upload.problem else record.error or None,
-        changed=record.at,
-        expires=services().uploads.expires_at(upload),
-    )
-
-
-def _tables(upload: Upload) -> list[str]:
-    """Return the paths of tables in the folder of an upload."""
-    content = upload.content
-    if content is None:
-        return []
-    paths = services().roots.complete(f"{content}/")
-    return [path for path in paths if path.lower().endswith((".csv", ".tsv", ".jsonl", ".parquet"))][
-        :MAX_TABLES
-    ]
 
 
 def _upload(upload_id: str) -> Upload:

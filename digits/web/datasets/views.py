@@ -32,7 +32,6 @@ from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import submit_dataset
-from digits.web.datasets.uploads import describe_upload
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.offload import in_thread
@@ -248,7 +247,7 @@ def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> 
 
 def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
     """Fill in the source with an upload of this user, if the form has one."""
-    state = describe_upload(services().uploads.get(upload_id, login_name(request)))
+    state = dataset_serializers.describe_upload(services().uploads.get(upload_id, login_name(request)))
     if not form.SOURCES or state.folder is None:
         return
     field = form[form.source_field()]

@@ -24,6 +24,7 @@ PAGES_ONLY = {
     "/docs/{path}",
     "/datasets/{kind}/new",
     "/datasets/{job_id}/versions/new",
+    "/models/compare/evaluation",
     "/models/{kind}/new",
     "/models/{kind}/{call}",
     "/pretrained_models/new",
