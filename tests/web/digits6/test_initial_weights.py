@@ -130,7 +130,7 @@ def test_an_imported_model_is_trained_from_its_weights(script: Script, dataset: 
 
 def test_the_form_of_a_clone_selects_the_same_snapshot(script: Script, dataset: str) -> None:
     site = script.site
-    source = script.finish(script.model(dataset, train_epochs=2))
+    source = script.finish(script.model(dataset, train_epochs=2, best_metric="loss"))
     other = 3 - site.json(f"/models/{source}.json")["best_epoch"]
     fields: dict[str, Any] = {"method": "previous", "previous_networks": source, f"{source}-snapshot": other}
     job_id = script.model(dataset, custom_network=None, **fields)
