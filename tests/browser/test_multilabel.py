@@ -46,7 +46,8 @@ def test_from_a_table_to_predicted_labels(
     page.get_by_label("Table file", exact=True).fill(str(table))
     contents = page.get_by_role("region", name="Contents of the source")
     findings = page.get_by_role("region", name="Findings in the source")
-    expect(findings).to_contain_text("32 rows with a column of 0 and 1 for each label. 2 labels")
+    expect(findings).to_contain_text("32 rows with a column of 0 and 1 for each label.")
+    expect(findings).to_contain_text("2 labels, on average 1 per image.")
     # The bars, the head of the table, and its first rows.
     expect(contents.get_by_role("row")).to_have_count(2 + 1 + 5)
     open_panel(page, "Labels")
