@@ -63,10 +63,9 @@ def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
     expect(page.get_by_role("button", name="Delete")).to_be_visible()
 
 
-def test_paths_are_completed_with_the_keyboard_and_an_error_is_shown_at_its_field(
-    page: Page, page_faults, image_folder: Path, check_accessibility: Callable[[Page], None]
+def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
+    page: Page, image_folder: Path, check_accessibility: Callable[[Page], None]
 ):
-    page_faults.allow(r"/datasets/images/classification.json$")
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
     field.click()
@@ -80,10 +79,16 @@ def test_paths_are_completed_with_the_keyboard_and_an_error_is_shown_at_its_fiel
 
     open_panel(page, "Split")
     page.locator('[name="folder_pct_val"]').fill("100")
-    page.get_by_role("button", name="Create dataset").click(force=True)
-    share = page.locator('[name="folder_pct_test"]')
-    expect(share).to_have_attribute("aria-invalid", "true")
-    expect(page.locator("#form-errors")).to_be_focused()
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text(
+        "Test split: Validation and test take 100%: nothing is left to train on."
+    )
+    create = page.get_by_role("button", name="Create dataset")
+    expect(create).to_have_attribute("aria-disabled", "true")
+    create.click(force=True)
+    expect(page.locator("#create-status")).to_have_text("Fix the problem above first.")
+    findings.get_by_role("link", name="Test split").click()
+    expect(page.locator('[name="folder_pct_test"]')).to_be_focused()
     expect(field).to_have_value(re.compile("left"))
     expect(page.locator('[name="folder_pct_val"]')).to_have_value("100")
     check_accessibility(page)
@@ -300,6 +305,8 @@ def test_a_finished_training_is_continued(
         standard_networks="lenet",
         train_epochs=1,
         batch_size=8,
+        val_interval=1,
+        snapshot_interval=1,
     )
     page.goto(f"/models/{job['id']}")
     button = page.get_by_role("button", name="Continue training…")
