@@ -87,12 +87,12 @@ def test_packages_are_verified_by_hash(checkout):
     packages, itself = (line for line in checkout.asked if "pip install" in line)
     assert "--require-hashes" in packages and "--only-binary :all:" in packages
     assert "--no-deps" in itself and "--no-build-isolation" in itself
-    assert checkout.installed == {"serve"}
+    assert checkout.installed == {"docs", "serve"}
 
 
 def test_a_missing_node_is_installed_as_a_package(checkout, bare_system):
     checkout.start(PATH=str(bare_system))
-    assert checkout.installed == {"serve", "node"}
+    assert checkout.installed == {"docs", "node", "serve"}
 
 
 def test_the_second_start_installs_nothing(checkout):
@@ -150,7 +150,7 @@ def test_an_nvidia_driver_selects_the_cuda_packages(checkout, tmp_path):
     (tools / "nvidia-smi").write_text("#!/bin/sh\n")
     (tools / "nvidia-smi").chmod(0o755)
     checkout.start(PATH=f"{tools}:{os.environ['PATH']}")
-    assert checkout.installed == {"serve", "gpu"}
+    assert checkout.installed == {"docs", "gpu", "serve"}
 
 
 # System programs used by the scripts.
@@ -221,7 +221,7 @@ def test_arguments_run_only_pytest(checkout):
 
 def test_testing_also_installs_serving_requirements(checkout):
     checkout.run("digits-test", "-q")
-    assert checkout.installed == {"serve", "test"}
+    assert checkout.installed == {"docs", "serve", "test"}
     checkout.start()
     assert checkout.asked == []
 

@@ -26,6 +26,7 @@ prepare() {
     prepare_venv
     install_packages "$purpose"
     printf '%s' "$digest" >"$VENV/.ready-serve"
+    touch "$VENV/.ready-docs"
     [ "$purpose" = serve ] || printf '%s' "$digest" >"$stamp"
     say "Ready."
 }
@@ -33,7 +34,7 @@ prepare() {
 # Build the documentation site if a page has changed.
 build_documentation() {
     local stamp="$VENV/.ready-docs"
-    [ -d "$ROOT/static/docs" ] && [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>&1)" ] && return
+    [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>&1)" ] && return
     "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && touch "$stamp"
 }
 
