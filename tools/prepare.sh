@@ -34,7 +34,7 @@ prepare() {
 # Build the documentation site if a page has changed.
 build_documentation() {
     local stamp="$VENV/.ready-docs"
-    [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>&1)" ] && return
+    [ -f "$stamp" ] && [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>/dev/null)" ] && return
     "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && touch "$stamp"
 }
 

@@ -72,7 +72,10 @@ def test_a_check_prints_the_cost_and_leaves_the_folder_unchanged(
     before = sorted(job.rglob("*"))
     answer = run_here("check", str(job))
     assert answer.exit_code == 0, answer.output
-    assert "The cross-entropy starts near the chance level." in answer.stdout and "estimated total" in answer.stdout
+    assert (
+        "The cross-entropy starts near the chance level." in answer.stdout
+        and "estimated total" in answer.stdout
+    )
     assert sorted(job.rglob("*")) == before
 
 

@@ -33,7 +33,7 @@ def save(path: Path, content: Any = None) -> None:
 def plan(root: Path, **fields: Any) -> Plan:
     forms = Forms("image-object-detection", root)
     summary = forms.summary(train_image_folder=root)
-    assert summary.problems or any("nnotations" in fact for fact in summary.facts[1:]), summary
+    assert summary.problems or any("nnotations: " in fact for fact in summary.facts), summary
     return forms.plan(train_image_folder=root, pct_val=0, **fields)
 
 

@@ -59,6 +59,7 @@ def test_a_table_becomes_a_model_that_predicts_labels(site: Site) -> None:
     assert re.search(r'value="multilabel"[^>]* checked', page)
 
     settings = {"train_epochs": 30, "batch_size": 8, "learning_rate": 0.003, "use_mean": "pixel"}
+    settings |= {"val_interval": 1, "snapshot_interval": 1}
     model = site.train(KIND, dataset, method="standard", standard_networks="multilabel", **settings)
     predicted, part = site.follow(model)
     assert len(predicted[0]) == len(predicted[-1]) > 1 and "%" in part and "wrong:" not in part

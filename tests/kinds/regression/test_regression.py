@@ -53,6 +53,7 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert '<option data-kinds="image-classification text-classification" value="class_weights">' in page
 
     settings = {"train_epochs": 30, "batch_size": 8, "learning_rate": 0.003, "best_metric": "r2"}
+    settings |= {"val_interval": 1, "snapshot_interval": 1}
     model = site.train(KIND, dataset, method="standard", standard_networks="regression", **settings)
     predicted, part = site.follow(model)
     assert "{} {:.3g}".format(*predicted[0][0]) in part

@@ -66,6 +66,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     assert re.search(r"\d+% foreground", explored) and "/target" in explored
 
     settings = {"train_epochs": 6, "batch_size": 4, "learning_rate": 0.003, "use_mean": "pixel"}
+    settings |= {"val_interval": 1, "snapshot_interval": 1, "best_metric": "miou"}
     settings |= {"method": "standard", "standard_networks": "unet", "aug_flip": "fliplr"}
     model = site.train(KIND, dataset, **settings)
     with monkeypatch.context() as patched:

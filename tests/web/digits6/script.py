@@ -14,7 +14,7 @@ from tests.site import Site
 
 CLASSES = ("blue", "green", "red")
 EACH = 10
-SIDE = 10
+SIDE = 16
 # As DIGITS' own tests send it.
 SEED = 0xCAFEBABE
 

@@ -67,7 +67,8 @@ def test_a_record_is_described_with_everything_it_contains(site: Site, dataset: 
     body = site.json(f"{photo['url']}.json")
     assert (body["split"], body["number"]) == (photo["split"], photo["number"])
     assert (body["filename"], body["label"]) == ("left/Photo left.png", "left")
-    assert body["source"] == {"width": 30, "height": 20, "mode": "RGB"}
+    source = {"width": 30, "height": 20, "mode": "RGB", "url": f"{photo['url']}/source"}
+    assert body["source"] == source
     assert body["image"]["format"] == "png" and body["image"]["width"] == body["image"]["height"] == 16
     assert 100 < body["statistics"]["brightness"] < 155
     assert body["features"]["image/class/label"] == {"count": 1, "values": [0]}
