@@ -21,7 +21,7 @@ def test_a_map_is_explored_with_mouse_and_keyboard(
     page.get_by_role("link", name="Embedding map").click()
     page.wait_for_load_state()
     form = page.locator("#map-form")
-    form.get_by_label("Split").select_option("Training")
+    form.locator('[name="split"]').select_option("Training")
     form.get_by_role("button", name="Compute").click()
     canvas = page.get_by_role("application")
     expect(canvas).to_be_visible(timeout=60_000)

@@ -119,7 +119,7 @@ def test_findings_become_a_cleaned_version(site: Site, checked: str) -> None:
     assert site.wait_for_end(version) == "Done"
     assert not {"exact_duplicates", "blank"} & findings(wait_for_check(site, version)).keys()
     one = site.get(f"/datasets/{checked}/versions/new?clean=blank").text
-    assert one.count("&#34;train&#34;") == 1
+    assert one.count("[&#34;train&#34;") == 1
     assert site.get(f"/datasets/{checked}/versions/new?clean=nothing").status_code == 400
 
 
