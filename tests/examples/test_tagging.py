@@ -140,7 +140,8 @@ def test_the_form_offers_the_kind_without_a_scan_and_names_wrong_fields(server: 
 
 def test_the_records_have_tags_and_a_clone_the_same_source(server: Server, dataset: str, table: Path) -> None:
     page = server.page(f"/datasets/{dataset}")
-    assert "Images per tag" in page and "3 tags" in page
+    assert "Images per tag" in page
+    assert "3 tags" in server.page(f"/models/images/tagging/new?dataset={dataset}")
     with_both = f"/datasets/images/tagging/explore.json?job_id={dataset}&db=all"
     assert server.ask(f"{with_both}&contain=0")["total"] == 24
     explored = server.page(f"/datasets/images/tagging/explore?job_id={dataset}&label=2")
