@@ -26,6 +26,8 @@ MAX_SIDE_PIXELS = 4096
 MAX_LAYER_NAME = 500
 MAX_METRIC_NAME = 64
 DEFAULT_BATCH_SIZE = 16
+# Metrics of fewer validation records vary by chance: by default, they select no snapshot and stop no training.
+FEWEST_TO_JUDGE = 20
 
 # Not a path: a recipe cannot refer to files outside its job's folder.
 FileName = Annotated[str, Meta(pattern=r"^(?a:[\w-][\w.-]{0,200})\Z")]

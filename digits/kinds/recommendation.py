@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from digits.core.recipe import Transformation
+from digits.core.recipe import FEWEST_TO_JUDGE, Transformation
 from digits.data.manifest import Manifest
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds import kind_named
@@ -23,7 +23,7 @@ from digits.kinds.views import views_of
 
 # Fields of the model form with their values as text.
 Settings = dict[str, str]
-# Whether ImageNet weights are on this machine, might be downloaded, or cannot be had.
+# Whether ImageNet weights are on this machine, might be downloadable, or are unavailable.
 WeightsState = Literal["at hand", "unknown", "missing"]
 
 # The field that turns each transformation on.
@@ -51,12 +51,12 @@ SMALLEST_PHOTO_SIDE = 24
 MOST_SMALL_PHOTOS = 20_000
 # Fewer images get the settings of networks for few images, with at least this number of steps.
 MANY_IMAGES = 10_000
+# Assumed until the number of training images is known.
+TYPICAL_IMAGES = 800
 STEPS_FROM_SCRATCH = 2000
 MOST_EPOCHS = 200
 # All layers are trained for at least this many epochs in regression.
 EPOCHS_FOR_NUMBERS = 6
-# Early stopping needs more than a handful of validation images.
-FEWEST_TO_STOP_EARLY = 20
 # Random crops shift images by at most one of this many parts of their shorter side.
 PADDED_PARTS = 8
 # Small datasets are validated after this many steps rather than after each epoch.
@@ -93,7 +93,7 @@ class Facts:
     @property
     def has_few_to_validate(self) -> bool:
         """Whether metrics of the validation images are mostly chance."""
-        return self.images.get("val", FEWEST_TO_STOP_EARLY) < FEWEST_TO_STOP_EARLY
+        return self.images.get("val", FEWEST_TO_JUDGE) < FEWEST_TO_JUDGE
 
     @property
     def has_photos(self) -> bool:
@@ -128,7 +128,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a training is expected to take: ``seconds`` without early stopping; None if unknown, as on a GPU."""
+    """The expected duration of a training in ``seconds``, without early stopping; None if unknown, as on a GPU."""
 
     seconds: float | None = None
 
@@ -242,7 +242,7 @@ def training_on_pixels(facts: Facts) -> Settings:
 
 def _batch_of_pixels(facts: Facts) -> int:
     """Return the batch size for targets of pixels: small, because each image has many of them."""
-    return 4 if (facts.training_images or 800) <= 100 else 8
+    return 4 if (facts.training_images or TYPICAL_IMAGES) <= 100 else 8
 
 
 def fine_tuning_to_boxes(facts: Facts) -> Settings:
@@ -253,7 +253,6 @@ def fine_tuning_to_boxes(facts: Facts) -> Settings:
     """
     head = epochs_for(facts, DETECTOR_BATCH, 100, at_least=1)
     whole = epochs_for(facts, DETECTOR_BATCH, 500, at_least=3, at_most=250)
-    every = str(math.ceil((head + whole) / DETECTOR_VALIDATIONS))
     return {
         **fine_tuning(facts, DETECTOR_BATCH),
         "head_epochs": str(head),
@@ -265,16 +264,14 @@ def fine_tuning_to_boxes(facts: Facts) -> Settings:
         "aug_contrast": "0.2",
         "freeze": "conv1_*, conv2_*",
         "early_stopping_metric": "",
-        "val_interval": every,
-        "snapshot_interval": every,
+        **_validations_of_boxes(head + whole),
     }
 
 
 def training_on_boxes(facts: Facts) -> Settings:
     """Return the settings for detection from scratch: about 800 steps, however few the images."""
     epochs = epochs_for(facts, 8, 800, at_least=5, at_most=300)
-    every = str(math.ceil(epochs / DETECTOR_VALIDATIONS))
-    return {"train_epochs": str(epochs), "val_interval": every, "snapshot_interval": every}
+    return {"train_epochs": str(epochs), **_validations_of_boxes(epochs)}
 
 
 def fields_of_rules() -> set[str]:
@@ -286,18 +283,25 @@ def fields_of_rules() -> set[str]:
 
 
 def epochs_for(facts: Facts, batch_size: int, steps: int, at_least: int, at_most: int = 60) -> int:
-    """Return the number of epochs with about this many ``steps``; the average of a few hundred images if unknown."""
+    """Return the number of epochs with about this many ``steps``, for `TYPICAL_IMAGES` if the number is unknown."""
     return max(at_least, min(at_most, math.ceil(steps / _steps_per_epoch(facts, batch_size))))
 
 
 def _steps_per_epoch(facts: Facts, batch_size: int) -> int:
-    return math.ceil((facts.training_images or 800) / batch_size)
+    return math.ceil((facts.training_images or TYPICAL_IMAGES) / batch_size)
 
 
 def _validations(facts: Facts, batch_size: int) -> Settings:
     """Validate and save a snapshot after each epoch, or less often if an epoch has only a few steps."""
-    every = str(math.ceil(STEPS_PER_VALIDATION / _steps_per_epoch(facts, batch_size)))
-    return {"val_interval": every, "snapshot_interval": every}
+    return _after_every(math.ceil(STEPS_PER_VALIDATION / _steps_per_epoch(facts, batch_size)))
+
+
+def _validations_of_boxes(epochs: int) -> Settings:
+    return _after_every(math.ceil(epochs / DETECTOR_VALIDATIONS))
+
+
+def _after_every(epochs: int) -> Settings:
+    return {"val_interval": str(epochs), "snapshot_interval": str(epochs)}
 
 
 def _early_stopping(epochs: int) -> Settings:
@@ -356,7 +360,7 @@ RULES = (
         _CLASSES,
         lambda facts, resources: facts.has_photos and facts.side >= 96,
         ("mobilenetv3",),
-        "{images}, but the ImageNet weights cannot be had: {network} is trained from scratch.",
+        "{images}, but no ImageNet weights are available: {network} is trained from scratch.",
     ),
     Rule(
         "grayscale images of 16×16 to 64×64",

@@ -12,10 +12,10 @@ from digits.kinds.views import Baseline, Metric
 Level = Literal["good", "fair", "poor", "none"]
 Action = Literal["use", "more_images", "fix_labels", "train_longer", "other_network"]
 
-# Of the way from the baseline to a perfect value.
+# As fractions of the way from the baseline to a perfect value.
 _NOTHING = 0.05
 _MEMORIZED_GAP = 0.25
-# Of the loss at its minimum.
+# Relative to the smallest loss.
 _RISEN_LOSS = 1.3
 _FALLING_LOSS = 0.98
 # The improvement in the last quarter of a training, as a share of that in all of it, from which it was too short.
@@ -46,7 +46,7 @@ class ClassScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What is known about a finished training.
+    """The facts about a finished training.
 
     ``value`` is the kind's ``metric`` on ``records`` records, called ``noun``, with its 95% ``interval``. ``baseline``
     is what a model without any skill reaches. ``trained`` is the same metric on the training records at the end, if the
@@ -167,11 +167,10 @@ def judge(outcome: Outcome) -> Verdict:
         reasons = [_memorized(outcome)]
     elif level != "good" and outcome.is_improving:
         title, action = "Still improving", "train_longer"
-        reasons = [f"The validation {outcome.metric.word} still rose in the last quarter of the training."]
-        if outcome.metric.best == "lowest":
-            reasons = [
-                f"The validation {outcome.metric.word} still fell in the last quarter of the training."
-            ]
+        changed = "fell" if outcome.metric.best == "lowest" else "rose"
+        reasons = [
+            f"The validation {outcome.metric.word} still {changed} in the last quarter of the training."
+        ]
     else:
         title, (action, reason) = _TITLES[level], _after_learning(outcome)
         if outcome.skill(outcome.value) is None:
@@ -247,5 +246,5 @@ def _training(outcome: Outcome) -> str:
 
 def _is_wide(outcome: Outcome) -> bool:
     assert outcome.interval
-    ends = [outcome.skill(end) for end in outcome.interval]
-    return None not in ends and abs((ends[1] or 0) - (ends[0] or 0)) > _WIDE_INTERVAL
+    low, high = (outcome.skill(end) for end in outcome.interval)
+    return low is not None and high is not None and abs(high - low) > _WIDE_INTERVAL

@@ -87,6 +87,13 @@ def test_only_networks_for_the_kind_of_dataset_are_offered():
     assert standard_networks.network("unet").title == "U-Net"
 
 
+def test_the_unets_with_a_pretrained_encoder_differ_only_in_the_encoder() -> None:
+    """Each file is complete, because the form shows it as a network to customize."""
+    one, other = (standard_networks.network(name) for name in ("segmenter", "segmenter_resnet50"))
+    codes = [item.text[item.text.index("from keras") :] for item in (one, other)]
+    assert codes[0].replace(one.pretrained, other.pretrained) == codes[1]
+
+
 @pytest.mark.parametrize("kind", ["image-regression", "image-multilabel"])
 def test_networks_for_classification_are_offered_for_numbers_and_labels(kind: str) -> None:
     unsuitable = {"autoencoder", "gan"}  # they use no labels

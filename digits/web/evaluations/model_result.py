@@ -44,9 +44,11 @@ _WORDS = {"recall": "recall", "f1": "F1", "iou": "IoU", "ap": "AP"}
 class Result:
     """The ``verdict`` on a model, from the ``outcome`` of its best snapshot, and the ``evaluation`` that measured it.
 
-    Without an evaluation, the training's own validation did.
+    Without an evaluation, the training's own validation did. ``manifest`` is that of the dataset ``data``.
     """
 
+    data: DatasetJob
+    manifest: Manifest
     outcome: Outcome
     verdict: Verdict
     snapshot: Snapshot
@@ -57,10 +59,11 @@ class Result:
 def result_of(job: ModelJob) -> Result | None:
     """Return the result of a training that is done; None if nothing measures it. Reads files."""
     data = serializers.data_of(job)
-    manifest = data.manifest() if isinstance(data, DatasetJob) else None
-    snapshot = services().snapshots_of(job).default
+    if job.status is not Status.DONE or not isinstance(data, DatasetJob):
+        return None
+    manifest, snapshot = data.manifest(), services().snapshots_of(job).default
     state = services().scheduler.task_state(job, job.tasks[0])
-    if job.status is not Status.DONE or manifest is None or snapshot is None or state.latent:
+    if manifest is None or snapshot is None or state.latent:
         return None
     kind, views = serializers.kind_of(job), serializers.job_views(job)
     evaluated = in_thread(_evaluation, job, snapshot, manifest)
@@ -88,18 +91,15 @@ def result_of(job: ModelJob) -> Result | None:
         weakest=_weakest(evaluated, manifest, views),
         suspects=evaluated.details.get("suspects", 0) if evaluated else 0,
     )
-    return Result(outcome, judge(outcome), snapshot, split, evaluated)
+    return Result(data, manifest, outcome, judge(outcome), snapshot, split, evaluated)
 
 
 def panel(job: ModelJob) -> dict[str, Any] | None:
     """Return what the page shows of the result of a model; None if there is none."""
     result = result_of(job)
-    data = serializers.data_of(job)
-    if result is None or not isinstance(data, DatasetJob):
+    if result is None:
         return None
-    manifest = data.manifest()
-    if manifest is None:
-        return None
+    data, manifest = result.data, result.manifest
     outcome, evaluated, views = result.outcome, result.evaluation, serializers.job_views(job)
     interval = evaluated.intervals.get(outcome.metric.name) if evaluated else None
     review = _review_url(job, data, evaluated) if evaluated else ""

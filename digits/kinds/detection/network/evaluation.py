@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.data.targets.box_matching import FALSE, Rows, confusion, match
+from digits.data.targets.target import Target
 from digits.kinds.detection.network.metrics import Metrics, average_precisions
 from digits.kinds.network import evaluation
 from digits.kinds.network.evaluation import Found
 
-# The scores from which on detections may count.
+# The minimum scores at which detections are counted.
 THRESHOLDS = np.round(np.arange(1, 20) / 20, 2)
 # With more classes, only the confusion matrix at the best threshold is stored.
 MAX_CLASSES_FOR_ALL = 20
@@ -21,6 +22,11 @@ MAX_CLASSES_FOR_ALL = 20
 
 class Evaluation(evaluation.Evaluation):
     """The average precision of each class, the found, missed and false objects, and the images with the most errors."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__(target)
+        # The errors and the details need the matches of the same predictions.
+        self._matched: tuple[Found, list[_Image]] | None = None
 
     def errors(self, found: Found) -> NDArray[np.float32]:
         """One minus the F1 score of the detections of each image; 0 if there are neither objects nor detections.
@@ -56,8 +62,12 @@ class Evaluation(evaluation.Evaluation):
         }
 
     def _match(self, found: Found) -> list[_Image]:
-        detections, objects = Metrics(self.target).split(found.values)
-        return [_Image.of(*rows, len(self.target.names)) for rows in zip(detections, objects, strict=True)]
+        if self._matched is None or self._matched[0] is not found:
+            detections, objects = Metrics(self.target).split(found.values)
+            classes = len(self.target.names)
+            images = [_Image.of(*rows, classes) for rows in zip(detections, objects, strict=True)]
+            self._matched = found, images
+        return self._matched[1]
 
 
 @dataclass(frozen=True)

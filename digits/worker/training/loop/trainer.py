@@ -34,7 +34,7 @@ from digits.worker.training.loop.timeline import (
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
-from digits.worker.training.weights.checkpoints import FEWEST_RECORDS, Checkpoints, choose_point
+from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Trainer:
         self._learning_rate = steps.learning_rate
         kind = kind_named(self._data.manifest.kind)
         # No metric compares generated images with those of the dataset.
-        is_selective = not steps.shown.latent and self._data.validation_records >= FEWEST_RECORDS
+        is_selective = not steps.shown.latent and self._data.validation_records >= recipes.FEWEST_TO_JUDGE
         primary = kind.metric if is_selective else ""
         job_folder = resources.job_folder
         self._checkpoints = Checkpoints(

@@ -28,9 +28,6 @@ from digits.worker.training.weights import snapshots
 # Maximum training time lost when the process is killed, in seconds.
 RESUME_SECONDS = 60.0
 
-# The metrics of fewer validation records vary by chance between snapshots of the same quality.
-FEWEST_RECORDS = 20
-
 # Maximum fraction of the training time spent on saving resume points.
 MAX_TIME_FRACTION = 0.02
 
@@ -46,8 +43,8 @@ class Checkpoints:
 
     The best snapshot is the one with the best ``recipe.best_metric``. If that is unset, the kind's ``primary`` metric
     is used if the network reports it, else the loss, and only snapshots saved at the regular interval compete. If both
-    are empty, there is no best snapshot, and the latest one is the default: this applies to trainings with
-    fewer than `FEWEST_RECORDS` validation records. ``lower_is_better`` returns the direction of a metric.
+    are empty, there is no best snapshot, and the latest one is the default: this applies to trainings with fewer than
+    `digits.core.recipe.FEWEST_TO_JUDGE` validation records. ``lower_is_better`` returns the direction of a metric.
 
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
