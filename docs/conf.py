@@ -43,7 +43,7 @@ html_sidebars = {
 templates_path = ["templates"]
 
 
-# What the theme lacks for screen readers and the keyboard.
+# Attributes for screen readers and the keyboard that the theme omits.
 ACCESSIBLE = {
     'role="heading"': 'role="heading" aria-level="2"',
     '<aside class="sidebar-drawer"': '<aside aria-label="All pages" class="sidebar-drawer"',

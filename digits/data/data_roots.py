@@ -21,7 +21,7 @@ MAX_SUGGESTIONS = 100
 # Larger folders are listed in part, so that one request does not block others.
 MAX_LISTED_ENTRIES = 20_000
 MAX_PATH_BYTES = 4096
-# Similar names to try for a missing one, and how similar they are at least, 0 to 1.
+# The number of similar names to try for a missing one, and their minimum similarity, 0 to 1.
 MAX_SIMILAR = 5
 SIMILARITY = 0.7
 

@@ -46,7 +46,7 @@ PLAIN_MODES = ("", "L", "RGB")
 
 _SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 _BINS = 16
-# The axis of a histogram is logarithmic if the largest value is more than so many times the smallest.
+# If the largest value exceeds the smallest by more than this factor, the axis of the histogram is logarithmic.
 _LINEAR_FACTOR = 8
 
 Statistics = NDArray[Any]

@@ -20,8 +20,8 @@ SAME_DISTANCE = 0.04
 # where images have little in common: there, their neighbors are as far away as any image, at a distance of about 1.
 NEIGHBOR_SHARE = 0.15
 DISTINCT_SHARE = 0.3
-# The neighbor that is compared with: this fraction of the dataset is closer, and at least so many images, because a
-# photo may have a few copies.
+# The rank of the neighbor whose distance serves as the reference, as a fraction of the dataset, and its minimum:
+# a photo may have a few copies.
 NEIGHBOR_FRACTION = 0.01
 MIN_NEIGHBORS = 5
 # The distance to neighbors in a dataset that is too small to measure it, as in MNIST.

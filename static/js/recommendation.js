@@ -67,7 +67,7 @@ export function startRecommendation(form, datasets, changed) {
     apply(best.networks[best.network].settings);
   }
 
-  /* What the chosen dataset, method and network offer ------------------------------------------------------------ */
+  /* Options of the selected dataset, method and network ----------------------------------------------------------- */
 
   function offerNetworks() {
     for (const radio of radios) {

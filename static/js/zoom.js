@@ -2,7 +2,7 @@
 
 const STEP = 1.5;
 const MAX_SCALE = 40;
-// Enlarged at least so many times, the pixels of an image are shown as squares.
+// From this scale on, the pixels of an image are drawn as squares.
 const SHARP = 2;
 
 export class Zoom {

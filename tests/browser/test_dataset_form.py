@@ -51,7 +51,7 @@ def test_the_splits_of_a_folder_are_used_or_mixed(
     expect(page.get_by_role("button", name="Mix them")).to_have_count(0)
     expect(page.locator("#split-panel summary")).to_contain_text("About 18 training, 6 validation")
 
-    # An own size replaces the recommended one, which remains one click away.
+    # A size chosen by the user replaces the recommended one, which remains one click away.
     page.get_by_role("button", name="Change: Image size").click()
     page.get_by_role("button", name="28", exact=True).click()
     expect(contents).to_contain_text("as they will be stored: 28×28 pixels")
@@ -127,7 +127,7 @@ def test_the_first_objects_and_the_way_on_are_shown_before_anything_is_created(
         line = "0 0.5 0.5\n" if number == 3 else "0 0.25 0.5 0.5 0.5\n"
         (folder / "labels" / f"{number}.txt").write_text(line)
     page.set_viewport_size({"width": 390, "height": 844})
-    # A script creates it anyway, and the page of the failed dataset says how to go on.
+    # A script can still create it, and the page of the failed dataset offers the remedies.
     fields = {"dataset_name": "few", "train_image_folder": str(folder)}
     job = page.request.post("/datasets/images/detection.json", form=fields).json()
     page.goto(f"/datasets/{job['id']}")

@@ -200,7 +200,7 @@ def test_a_failed_dataset_page_explains_what_is_missing(
     error = page.locator("#job-error")
     expect(error.locator(".hint")).to_contain_text("Correct or remove them.")
     expect(error.get_by_role("link", name="Edit and try again")).to_be_visible()
-    # The frames of the program explain nothing that the remedy does not.
+    # With a remedy, the frames of the program are omitted.
     expect(error.locator("details, .trace")).to_have_count(0)
 
 

@@ -66,7 +66,7 @@ CASES: list[tuple[str, str, tuple[int, int, int], int | None, Resources]] = [
     ("gradients", "image-gradients", (32, 32, 1), 300, NOTHING),
     ("records", "generic", (28, 28, 1), 300, NOTHING),
 ]
-# What CASES are expected to give. To change it, copy the table that the test prints.
+# The recommendations expected for CASES. To update them, copy the table that the test prints.
 TABLE = Path(__file__).with_name("recommendations.txt")
 
 

@@ -7,9 +7,9 @@ from numpy.typing import NDArray
 
 # The class of rows without an object: empty ones, and regions that are neither objects nor background.
 NO_BOX, IGNORED_BOX = -1, -2
-# A detection finds an object of its class from this intersection over union (IoU) on.
+# The smallest intersection over union (IoU) at which a detection matches an object of its class.
 MIN_IOU = 0.5
-# What a detection finds instead of an object: nothing, or a region to ignore.
+# Results of `match` for detections without an object: false ones, and those in regions to ignore.
 FALSE, IN_IGNORED = -1, -2
 
 Rows = NDArray[np.float32]

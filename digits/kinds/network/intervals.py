@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from digits.data.evaluation import Interval
 
 RESAMPLES = 200
-# Fewer do not give the 2.5th percentile.
+# The 2.5th percentile requires at least this many resamples.
 MIN_RESAMPLES = 40
 # For all resamples together; large splits, whose intervals are narrow, may not reach the minimum.
 MAX_SECONDS = 5.0
-# Of the standard normal distribution, for 95%.
+# The 97.5th percentile of the standard normal distribution.
 _Z = 1.959964
 
 

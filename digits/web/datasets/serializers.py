@@ -29,7 +29,7 @@ from digits.web.services.upload_store import State, Upload
 
 # On the page of a version.
 MAX_CHANGES = 100
-# Of an upload.
+# Tables listed for an upload.
 MAX_TABLES = 20
 
 

@@ -110,7 +110,7 @@ def _row(
     known = [value for value in values if value is not None]
     best = (min if is_lower_better else max)(known) if marks_best and len(known) > 1 else None
     is_best = [best is not None and value == best for value in values]
-    # Of values that look equal, none is the best.
+    # If several values are displayed alike, none of them is marked as the best.
     shown = words[is_best.index(True)] if any(is_best) else NONE
     return {
         "title": title,

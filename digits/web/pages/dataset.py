@@ -29,7 +29,7 @@ blueprint = Blueprint("dataset_page", __name__)
 
 SAMPLES_PER_GROUP = 5
 SHOWN_GROUPS = 12
-# Of few groups, so many more samples are shown that they fill two rows.
+# With at most this many groups, each shows more samples, in two rows.
 FEW_GROUPS = 4
 SAMPLES_OF_FEW_GROUPS = 10
 UNGROUPED_SAMPLES = 8
@@ -80,7 +80,7 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     split = manifest.splits.get("train")
     if split is None or not split.count:
         return []
-    # Groups of images that contain several classes are not what a visitor looks for.
+    # Images that contain several classes are not grouped.
     names = [] if manifest.lists_classes else manifest.groups[:SHOWN_GROUPS]
     if names:
         per_group = SAMPLES_OF_FEW_GROUPS if len(names) <= FEW_GROUPS else SAMPLES_PER_GROUP

@@ -13,6 +13,6 @@ from digits.worker.training.weights.initial_weights import obtain
 
 
 def run(recipe: recipes.ObtainWeights, task_folder: Path, events: EventLog) -> dict[str, Any]:
-    """Obtain the weights of ``recipe``; the result has their ``path``. Raises UserFault if they cannot be had."""
+    """Obtain the weights of ``recipe``; the result has their ``path``. Raises UserFault if they are unavailable."""
     places = WeightsPlaces(Path(recipe.weights_folder), recipe.weights_sources)
     return {"path": str(obtain(CATALOG[recipe.name], places, events))}

@@ -144,7 +144,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
         verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     worst = min(verdicts, key=lambda item: order.index(item.level))
-    # What is as usual is not worth saying beside what is not.
+    # Good or unknown results are omitted beside warnings.
     said = [item for item in verdicts if item is worst or item.level not in ("unknown", "good")]
     return Verdict(
         worst.level,

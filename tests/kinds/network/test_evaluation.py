@@ -118,7 +118,7 @@ def test_images_numbers_and_masks(evaluate: Evaluate) -> None:
     assert [item["support"] for item in details["classes"]] == [2, 1]
     assert details["pixels"] == [[12, 3], [1, 2]]
 
-    # Of many classes, those of the intersections, of the unions, and of the masks.
+    # With many classes, only the pixels of intersections, unions and masks are stored.
     values = np.zeros((1, 3 * 30), np.float32)
     values[0, [0, 30, 60]] = 4, 8, 6
     names = [str(number) for number in range(30)]

@@ -149,7 +149,7 @@ def _match_images(
         np.column_stack([of_image, _as_coco(detections), detections[:, 4:6]]).astype(np.float64)
     )
     evaluation = COCOeval(truth, results, "bbox")
-    # Objects of all areas, and the most detections per image.
+    # Objects of all areas, and the maximum number of detections per image.
     parameters = evaluation.params
     parameters.areaRng, parameters.areaRngLbl = parameters.areaRng[:1], parameters.areaRngLbl[:1]
     parameters.maxDets = [MAX_DETECTIONS]

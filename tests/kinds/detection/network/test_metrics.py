@@ -55,7 +55,7 @@ near(of(wrong), (2 / 3 + 1) / 2, (2 / 3 + 1) / 2)
 other = perfect.copy()
 other[0, 1, 5] = 2
 near(of(other), 0.5, 0.5)
-# A sample of the images, with an image twice, gives what their values would.
+# Resampling images, also with repetitions, is equivalent to resampling their values.
 values = metrics.record_values(tf.constant(wrong), tf.constant(y)).numpy()
 for places in ([0, 1, 2], [2, 0, 0], [1, 1, 1], [2, 2, 2]):
     assert metrics.resampler(values)(np.array(places)) == metrics.summarize_records(values[places]), places
