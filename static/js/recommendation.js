@@ -122,7 +122,10 @@ export function startRecommendation(form, datasets, changed) {
       // A custom network starts with the defaults, unless it is made from another one.
       const keeps = !expected || edits(form, expected).length > 0 || method() === 'previous' || (method() === 'custom' && keepsSettings);
       offerWeights();
-      if (!keeps && wanted()) apply(wanted());
+      // Without weights of its own, a custom network has nothing to adapt.
+      if (!keeps && method() === 'custom') tuning.checked = form.elements.custom_network_snapshot.value !== '';
+      const settings = method() === 'standard' ? best?.networks[network()?.value]?.settings : wanted();
+      if (!keeps && settings) apply(settings);
     } else if (target.name === 'standard_networks') apply(isTuned() && target.dataset.pretrained ? wanted() : best.networks[target.value].settings);
     else if (target.name === 'initial_weights') {
       tuning.checked = target.value !== 'random'; // pretrained weights are rarely used without fine-tuning
