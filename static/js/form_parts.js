@@ -27,7 +27,8 @@ export function startVariants(form, select, name) {
 
 /** Sets the name to `suggest()` until the user enters one. Returns the function to call on changes. */
 export function startSuggestedName(input, suggest) {
-  let own = input.value !== '';
+  const isSuggested = input.dataset.suggested !== undefined && input.value === input.defaultValue;
+  let own = input.value !== '' && !isSuggested;
   const mark = () => input.toggleAttribute('data-suggested', !own); // suggestions need not be remembered
   input.addEventListener('input', () => {
     own = input.value !== '';

@@ -56,6 +56,7 @@ def new(kind: Kind) -> str:
         source += "."
     else:
         fit(form, is_recommended=True)
+        form.model_name.data = suggested_name(form)
     if previous := request.args.get("previous"):
         form.set(method="previous", previous_networks=previous)
     return _form_page(form, is_fitted=not clone, source=source)

@@ -63,6 +63,14 @@ def test_a_short_list_needs_no_search(site: Site) -> None:
     assert "dataset-search" not in page and "data-searchable" not in page
 
 
+def test_the_name_of_a_model_is_suggested_before_any_script_runs(site: Site) -> None:
+    dataset(site, "birds")
+    name = re.search(r'<input[^>]* id="model_name"[^>]*>', site.get(NEW).text)
+    assert name is not None
+    assert "data-suggested" in name[0]
+    assert re.search(r'value="[^"]+ on birds"', name[0])
+
+
 def test_a_search_finds_every_usable_dataset(site: Site) -> None:
     dataset(site, "Rainy birds")
     for number in range(3):
