@@ -1,6 +1,5 @@
 // The home page: search and sort without a reload, and live rows.
 
-import { element } from './element.js';
 import { settled } from './form_parts.js';
 import { join } from './live.js';
 import { urlPrefix } from './http.js';
@@ -8,7 +7,6 @@ import { morphChildren } from './morph.js';
 import { setProgress } from './progress.js';
 import { drawSparkline } from './sparkline.js';
 import { drawPixelDigits } from './pixel_digits.js';
-import { percent } from './format.js';
 import { fragment, swapping } from './swap.js';
 
 const TYPING_MILLISECONDS = 200;
@@ -126,15 +124,12 @@ const places = (id) => box.querySelectorAll(`[data-job="${CSS.escape(id)}"]`);
 
 const patches = {
   progress(place, message) {
-    setProgress(place.querySelector('[data-meter]'), message.percentage, message.eta_seconds);
+    const meter = place.querySelector('[data-meter]');
+    if (meter) setProgress(meter, message.percentage, message.eta_seconds);
   },
   sparkline(place, message) {
     const line = place.querySelector('[data-sparkline]');
     if (line) drawSparkline(line, message.data);
-    const cell = place.querySelector('[data-accuracy]');
-    if (cell && message.last_accuracy !== null && message.last_accuracy !== undefined) {
-      cell.replaceChildren(element('b', '', percent(message.last_accuracy)));
-    }
   },
 };
 

@@ -18,7 +18,7 @@ from digits.core.status import Status
 from digits.data.sample_catalog import SAMPLES
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.job_index import COLUMNS
+from digits.runtime.job_index import COLUMNS, JobIndex
 from digits.web.datasets.submit import new_sample
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
@@ -31,8 +31,7 @@ from digits.web.services import services
 blueprint = Blueprint("home", __name__)
 
 PAGE_ROWS = 50
-# Limit on the unfinished jobs shown, because many may be waiting.
-RUNNING_ROWS = 20
+RUNNING_CARDS = 20
 # Pages open files, folders and sockets at the same time.
 DESCRIPTORS_OF_A_PAGE = 16
 
@@ -42,21 +41,29 @@ def index() -> Response:
     """Show the home page, or only its tables for a page that refreshes itself."""
     query = JobQuery.parse(request.args)
     jobs = services().store.index
-    pages = {
-        "models": _page("models", query.select(jobs, ModelJob)),
-        "datasets": _page("datasets", query.select(jobs, DatasetJob)),
+    unfinished = _oldest_first(jobs, JobQuery(words=query.words))
+    queue = [job for job in _oldest_first(jobs, JobQuery()) if job.status is not Status.RUN]
+    running = [job for job in unfinished if job.status is Status.RUN]
+    waiting = [job for job in unfinished if job.status is not Status.RUN]
+    ended = {"models": query.select(jobs, ModelJob, False), "datasets": query.select(jobs, DatasetJob, False)}
+    pages: dict[str, Page[Job]] = {
+        "running": _page("running", running, RUNNING_CARDS),
+        "queue": _page("queue", waiting),
+        "models": _page("models", ended["models"]),
+        "datasets": _page("datasets", ended["datasets"]),
         "damaged": _page("damaged", jobs.select(DamagedJob)),
     }
-    running: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
-    running.sort(key=lambda job: job.status is not Status.RUN)  # stable
     return render(
         "home.html",
         part="_jobs.html",
         **{name: serializers.rows(page.items) for name, page in pages.items()},
         pages=pages,
         addresses={name: partial(_address, query, pages, name) for name in pages},
-        running=serializers.rows(running[:RUNNING_ROWS]),
-        running_count=len(running),
+        counts={
+            name: len(ended[name]) + sum(isinstance(job, job_type) for job in unfinished)
+            for name, job_type in (("models", ModelJob), ("datasets", DatasetJob))
+        },
+        positions={job.id: position for position, job in enumerate(queue, 1)},
         query=query.arguments(),
         heads=_heads(query),
         samples=list(SAMPLES.values()),
@@ -98,8 +105,14 @@ def try_sample(sample: str) -> AnyResponse:
     return redirect(url_for("model_page.show", job_id=model.id))
 
 
-def _page(name: str, jobs: Sequence[Job]) -> Page[Job]:
-    return Page.of(jobs, page_of(request.args, f"{name}_page"), PAGE_ROWS)
+def _oldest_first(jobs: JobIndex, query: JobQuery) -> list[Job]:
+    """Return the matching jobs that run or wait, in the order in which they start."""
+    unfinished: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
+    return sorted(unfinished, key=lambda job: (job.submitted, job.id))
+
+
+def _page(name: str, jobs: Sequence[Job], size: int | None = None) -> Page[Job]:
+    return Page.of(jobs, page_of(request.args, f"{name}_page"), size or PAGE_ROWS)
 
 
 def _address(query: JobQuery, pages: Mapping[str, Page[Job]], name: str, number: int) -> str:

@@ -239,19 +239,25 @@ def test_a_finished_dataset_is_found_by_its_status_and_sorted_by_its_size(site: 
     assert names(site, "q=done") == ["large", "small"]
 
 
-def test_only_the_first_of_many_running_jobs_are_shown_separately(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("digits.web.pages.home.RUNNING_ROWS", 2)
+@pytest.mark.usefixtures("small_pages")
+def test_waiting_jobs_are_listed_once_in_the_order_in_which_they_start(site: Site) -> None:
     # All of them wait while another dataset uses the only slot; then they run.
     ledger, other = site.services.executor.ledger, Placement(DeviceRequest("dataset"), ("cpu",))
     ledger.reserve(other)
-    jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(3)]
-    page = site.get("/").text
-    assert len(re.findall(r'<li class="panel running-card"', page)) == 2
-    assert "Showing 2 of 3 jobs" in page
+    jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(4)]
+    page = site.get("/?sort=name&dir=desc").text
+    assert re.findall(r'<li id="queue-([^"]+)"', page) == jobs[:3]
+    assert "running-card" not in page and "No finished datasets yet" in page
+    assert all(page.count(f'data-job="{job_id}"') == 1 for job_id in jobs[:3])
+    assert f'data-url="/datasets/{jobs[0]}/abort"' in page
+    rest = site.get(link(page, "queue-page-next") or "").text
+    assert re.findall(r'<li id="queue-([^"]+)"', rest) == jobs[3:]
+    # A search keeps the positions.
+    assert 'aria-label="Position 3"' in (found := site.get("/?q=birds+2").text)
+    assert re.findall(r'<li id="queue-([^"]+)"', found) == [jobs[2]]
     ledger.release(other)
     site.services.runner.wake()
     for job_id in jobs:
         site.wait_for_end(job_id)
-    assert "running-card" not in site.get("/").text
+    page = site.get("/").text
+    assert "running-card" not in page and 'id="queue"' not in page
