@@ -50,7 +50,7 @@ function showChosen() {
   if (!button) return;
   button.disabled = chosen.size < 2;
   button.textContent = chosen.size ? `Compare ${chosen.size}` : 'Compare';
-  button.title = chosen.size < 2 ? 'Select two to ten models in the list' : '';
+  button.title = ['Select two to ten models in the list', 'Select at least one more model'][chosen.size] ?? '';
 }
 
 box.addEventListener('change', ({ target }) => {

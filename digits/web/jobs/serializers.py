@@ -162,12 +162,10 @@ def _detail(job: Job) -> str:
 
 
 def metric_words(job: Job) -> str:
-    """Format the latest value of a model's main metric: ``93.2%`` for accuracy, otherwise with the metric's name,
-    such as ``R² 0.93``. Return an empty string if there is none.
-    """
+    """Format the latest value of a model's main metric, such as ``Accuracy 93.2%``, or return an empty string."""
     accuracy = job.summary.last_accuracy
     if accuracy is not None:
-        return f"{accuracy:.1f}%"
+        return f"Accuracy {accuracy:.1f}%"
     metric = last_metric(job, _dataset_of(job))
     return job_views(job).describe_metric(*metric) if metric else ""
 

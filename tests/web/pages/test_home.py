@@ -100,6 +100,15 @@ def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> Non
     assert names(site, "sort=nothing")[:4] == list(accuracies)[::-1]
 
 
+def test_a_row_names_its_metric_and_its_dataset_once(site: Site) -> None:
+    parent = dataset(site)
+    model(site, parent, "LeNet on bars", 93.25)
+    assert "on <bdi>bars</bdi>" not in (page := site.get("/").text)
+    assert "Accuracy 93.2%" in page
+    model(site, parent, "crowbars")
+    assert site.get("/").text.count("on <bdi>bars</bdi>") == 1
+
+
 def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Site) -> None:
     parent = dataset(site)
     parent.recipe = CreateRegression(table="/data/levels.csv", folder="/data")
