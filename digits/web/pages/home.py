@@ -45,7 +45,10 @@ def index() -> Response:
     queue = [job for job in _oldest_first(jobs, JobQuery()) if job.status is not Status.RUN]
     running = [job for job in unfinished if job.status is Status.RUN]
     waiting = [job for job in unfinished if job.status is not Status.RUN]
-    ended = {"models": query.select(jobs, ModelJob, False), "datasets": query.select(jobs, DatasetJob, False)}
+    ended: dict[str, Sequence[Job]] = {
+        "models": query.select(jobs, ModelJob, False),
+        "datasets": query.select(jobs, DatasetJob, False),
+    }
     pages: dict[str, Page[Job]] = {
         "running": _page("running", running, RUNNING_CARDS),
         "queue": _page("queue", waiting),
