@@ -37,7 +37,7 @@ def watched(script: str, *arguments: object) -> Iterator[tuple[int, dict[str, An
 def serve(site: Any, started: Callable[[], dict[str, Any]]) -> None:
     """Serve a site; print its port with what ``started`` returns, and finally the longest callbacks."""
     from digits.web import loop_watch
-    from digits.web.app import load_templates
+    from digits.web.app import load_pages
     from digits.web.server import http as servers
 
     longest: dict[str, float] = {}
@@ -51,7 +51,7 @@ def serve(site: Any, started: Callable[[], dict[str, Any]]) -> None:
     loop_watch.request_line = lambda environ: environ.get(header, "unnamed")
 
     def begin(port: int) -> None:
-        load_templates(site.app)
+        load_pages(site.app)
         print(json.dumps({"port": port, **started()}), flush=True)
         longest.clear()
         watch.start()

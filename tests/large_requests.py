@@ -341,7 +341,7 @@ def main(folder: Path) -> None:
     from digits.kinds import all_kinds
     from digits.kinds.classification.recipe import CreateClassification, FolderSplit
     from digits.kinds.text.recipe import CreateText
-    from digits.web.app import create_app, load_templates
+    from digits.web.app import create_app, load_pages
     from digits.web.server import http as servers
     from tests.all_routes import NoProcesses, names_for
     from tests.site import Site, site_settings
@@ -361,7 +361,7 @@ def main(folder: Path) -> None:
     site.app.testing = False
 
     def begin(port: int) -> None:
-        load_templates(app)
+        load_pages(app)
         routes = sorted(
             {
                 (str(rule), method, tuple(names_for(app, str(rule))))

@@ -31,7 +31,7 @@ from digits.core.status import Status
 from digits.data import evaluation
 from digits.kinds.standard_networks import network
 from digits.runtime.executors.executor import Executor
-from digits.web.app import create_app
+from digits.web.app import create_app, load_kinds
 from digits.web.services import Services
 from tests.shared_executor import SharedExecutor
 from tests.stalls import STALLS
@@ -257,6 +257,7 @@ def open_site(settings: Settings, executor: Executor | None = None) -> Site:
     if isinstance(executor, SharedExecutor):
         executor = executor.for_site()
     app = create_app(settings, executor=executor)
+    load_kinds()
     app.testing = True
     app.jinja_env.bytecode_cache = COMPILED_TEMPLATES
     app.config["PROPAGATE_EXCEPTIONS"] = False

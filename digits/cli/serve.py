@@ -63,7 +63,7 @@ def _serve(**options: Any) -> None:
 
     from digits.core.errors import DigitsError
     from digits.core.settings import LoginPolicy
-    from digits.web.app import create_app, load_templates
+    from digits.web.app import create_app, load_pages
     from digits.web.security.peers import lookup_problem
     from digits.web.security.secrets import ExposureError
     from digits.web.server.http import serve
@@ -87,7 +87,7 @@ def _serve(**options: Any) -> None:
 
     def announce(port: int) -> None:
         click.echo(text)
-        gevent.spawn(load_templates, app)
+        gevent.spawn(load_pages, app)
 
     try:
         serve(

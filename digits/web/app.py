@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
+from flask.templating import Environment
 from flask.typing import ResponseReturnValue
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
@@ -16,7 +17,8 @@ from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, TooBus
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
-from digits.kinds import default_kind
+from digits.kinds import all_kinds, default_kind
+from digits.kinds.views import views_of
 from digits.runtime.executors.executor import Executor
 from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
@@ -90,8 +92,16 @@ class _Answer(Response):
         super().set_data(value.encode(errors="replace") if isinstance(value, str) else value)
 
 
+class _Templates(Environment):
+    """Templates of pages. They are compiled in a thread, because some take 100 ms."""
+
+    def compile(self, *arguments: Any, **keywords: Any) -> Any:
+        return in_thread(super().compile, *arguments, **keywords)
+
+
 class _App(Flask):
     response_class = _Answer
+    jinja_environment = _Templates
 
 
 def create_app(settings: Settings, *, start: bool = True, executor: Executor | None = None) -> Flask:
@@ -184,10 +194,18 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     return app
 
 
-def load_templates(app: Flask) -> None:
-    """Compile the templates in a thread before the first requests; some take 100 ms."""
+def load_pages(app: Flask) -> None:
+    """Load the kinds and the templates before the first requests need them."""
+    load_kinds()
     for name in app.jinja_env.list_templates(extensions=["html"]):
-        in_thread(app.jinja_env.get_template, name)
+        app.jinja_env.get_template(name)
+
+
+def load_kinds() -> None:
+    """Import the texts and forms of all kinds, in a thread."""
+    for kind in all_kinds().values():
+        in_thread(views_of, kind)
+        in_thread(kind.load, "form")
 
 
 def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Auth) -> None:

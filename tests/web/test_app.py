@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
 from pathlib import Path
 
+import jinja2
 import pytest
 
-from tests.site import Site, open_site, site_settings
+from tests.site import Site, open_idle_site, open_site, site_settings
 
 
 def fail() -> str:
@@ -36,3 +38,22 @@ def test_changed_files_are_reloaded_only_in_debug_mode(tmp_path: Path, debug: bo
         assert site.app.jinja_env.auto_reload is debug
     finally:
         site.close()
+
+
+def test_templates_are_compiled_outside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+    compile_template = jinja2.Environment.compile
+
+    def compile_here(*arguments: object, **keywords: object) -> object:
+        threads.append(_thread.get_ident())
+        return compile_template(*arguments, **keywords)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(jinja2.Environment, "compile", compile_here)
+    site = open_idle_site(site_settings(tmp_path))
+    try:
+        assert site.get("/login").status_code == 200
+    finally:
+        site.services.stop()
+    assert threads and _thread.get_ident() not in threads
