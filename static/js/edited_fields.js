@@ -2,7 +2,7 @@
 
 import { describe, element, undescribe } from './element.js';
 import { elementOf, valueOf } from './fill_fields.js';
-import { labelOf } from './form_sections.js';
+import { isShown, labelOf } from './form_sections.js';
 
 /** Returns the names of the fields whose values differ from `settings` {name: value}. Hidden fields do not count. */
 export function edits(form, settings) {
@@ -32,8 +32,7 @@ export function labelsOf(form, names) {
   return labels.map((words) => (/^[A-Z]{2}/.test(words) ? words : words.charAt(0).toLowerCase() + words.slice(1)));
 }
 
-// Fields within a closed section count, but not those of another optimizer or schedule.
-const isUsed = (control) => control && !elementOf(control).closest('[hidden]') && !elementOf(control).matches(':disabled');
+const isUsed = (control) => control && isShown(elementOf(control));
 
 /** Returns the element to describe: the whole group for radio buttons. */
 const describedBy = (field) => (field.matches('fieldset') ? field : field.querySelector('input, select'));

@@ -30,9 +30,9 @@ function changed(form, defaults) {
     .map(([control]) => labelOf(control));
 }
 
-// Ignore fields that are hidden within a section, but not those hidden because the section is closed.
-function isShown(control) {
-  return !control.disabled && !control.closest('[hidden]');
+/** Whether a field is used: fields in a closed section are, but not those of another optimizer or schedule. */
+export function isShown(control) {
+  return !control.matches(':disabled') && !control.closest('[hidden]');
 }
 
 function isUsual(control, usual) {

@@ -2,6 +2,7 @@
 
 import uPlot from '../vendor/uplot.js';
 import { settled } from './form_parts.js';
+import { isShown, labelOf } from './form_sections.js';
 import { number, tick } from './format.js';
 import { postForm } from './http.js';
 import { swapping } from './swap.js';
@@ -53,7 +54,10 @@ export function startLrPreview(form, figure) {
   ask();
 }
 
+/** The fields that determine the rate. Throws an error if the browser knows already that one is not valid. */
 function policyFields(form) {
+  const invalid = [...form.elements].find((control) => SHAPING.test(control.name) && isShown(control) && !control.validity.valid);
+  if (invalid) throw new Error(`${labelOf(invalid)}: ${invalid.validationMessage}`);
   const picked = new FormData();
   for (const [name, value] of new FormData(form)) {
     if (SHAPING.test(name)) picked.append(name, value);

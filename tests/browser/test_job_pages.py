@@ -106,6 +106,14 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
     expect(caption).to_contain_text("Constant at 0.01")
+    # The page does not request a preview of fields that are still being filled in.
+    for name, words in (("train_epochs", "Epochs: "), ("learning_rate", "Base learning rate: ")):
+        field = page.locator(f'[name="{name}"]')
+        before = field.input_value()
+        field.fill("")
+        expect(caption).to_contain_text(words)
+        field.fill(before)
+        expect(caption).to_contain_text("Constant at 0.01")
     expect(page.locator('[name="lr_step_size"]')).to_be_hidden()
     expect(page.locator("#lr-preview canvas")).to_be_visible()
 
