@@ -20,11 +20,8 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Generic, Literal, NamedTuple, Self, TypeVar
+from typing import Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar
 
-from numpy.typing import NDArray
-
-from digits.core.splits import SPLITS
 from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.declared_splits import split_named
@@ -290,35 +287,6 @@ def one_line(cell: str) -> str:
             f"the cell “{show(first)}…” continues on the next line; check that every quotation mark is closed"
         )
     return cell
-
-
-@dataclass
-class Table:
-    """The usable rows of a table: paths of images, or names in ``images``, and their values [rows, names].
-
-    ``splits`` are those that the rows declare, if they do.
-    """
-
-    names: list[str]
-    files: list[str]
-    values: NDArray[Any]
-    images: parquet.ParquetImages | None = None
-    splits: Sequence[str] = ()
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def take(self, places: Sequence[int]) -> Self:
-        """Return the rows at ``places``."""
-        files = [self.files[place] for place in places]
-        return type(self)(self.names, files, self.values[places], self.images)
-
-    def by_split(self) -> dict[str, Self]:
-        """Return the rows of each split that they declare, or all of them for training."""
-        if "train" not in self.splits:
-            return {"train": self}
-        places = {split: [n for n, name in enumerate(self.splits) if name == split] for split in SPLITS}
-        return {split: self.take(rows) for split, rows in places.items() if rows}
 
 
 def open_table(
@@ -603,6 +571,19 @@ class Faults:
                 percent = enough_percent(self.count, self.usable + self.count)
                 hint, remedy = f"{hint} {advise_limit(percent)}", {LIMIT_FIELD: str(percent)}
             raise UnusableSource(self.describe(), hint, remedy=remedy)
+
+
+@dataclass
+class SourceNotes:
+    """What a reader tells the user about a source: its ``warnings``, and the parts that it skips."""
+
+    warnings: list[str] = field(default_factory=list)
+    unusable: list[Unusable] = field(default_factory=list)
+
+    def add(self, faults: Faults) -> None:
+        """Add the parts of the source in ``faults``, and its remarks."""
+        self.unusable += faults.unusable
+        self.warnings += faults.remarks()
 
 
 def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Value]], list[Value]]:

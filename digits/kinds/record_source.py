@@ -22,14 +22,13 @@ from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     choose,
     count_of,
     listed,
     show,
 )
-from digits.data.tables import Faults
+from digits.data.tables import Faults, SourceNotes
 from digits.data.tfrecords import TFRecordImages
 
 PROGRESS_RECORDS = 2000
@@ -118,7 +117,7 @@ class RecordReader(Generic[Value]):
     """Reads the records of all splits of ``files`` in order, with the image and a value of each.
 
     ``read`` returns the value; it raises ValueError with a message for a record that has none. At most
-    ``max_unusable_percent`` of the records of a split are skipped; these are added to ``unusable``.
+    ``max_unusable_percent`` of the records of a split are skipped; these are added to ``notes``.
     """
 
     def __init__(
@@ -127,10 +126,10 @@ class RecordReader(Generic[Value]):
         image: ImageFeature,
         read: Callable[[ExampleFeatures], Value],
         max_unusable_percent: float,
+        notes: SourceNotes,
     ) -> None:
-        self._files, self._image, self._read = files, image, read
+        self._files, self._image, self._read, self._notes = files, image, read, notes
         self._max_unusable_percent = max_unusable_percent
-        self.unusable: list[Unusable] = []
         # The split whose records are being read.
         self.split = ""
         self._range = ValueRange()
@@ -178,24 +177,22 @@ class RecordReader(Generic[Value]):
         if not plan.files and not faults.count:
             raise UnusableSource(f"The {split} files contain no records.")
         faults.check(len(plan.files))
-        self.unusable += faults.unusable
+        self._notes.add(faults)
         return plan
 
 
 def read_records(
-    recipe: Any, mapping: type[AnyMapping], progress: Progress, unusable: list[Unusable]
+    recipe: Any, mapping: type[AnyMapping], progress: Progress, notes: SourceNotes
 ) -> tuple[AnyMapping, dict[str, SplitPlan]]:
     """Return the ``mapping`` of ``recipe.records``, and the splits of the records before they are divided.
 
-    The targets are what the mapping reads. Skipped records are added to ``unusable``. Raises UnusableSource.
+    The targets are what the mapping reads. Skipped records are added to ``notes``. Raises UnusableSource.
     """
     files = recipe.records.find()
     recipe.shares(files.splits)
     mapped = mapping(recipe, files, first_record(files.splits["train"]))
-    reader = RecordReader(files, mapped.image, mapped.read, recipe.max_unusable_percent)
-    splits = reader.splits(progress)
-    unusable += reader.unusable
-    return mapped, splits
+    reader = RecordReader(files, mapped.image, mapped.read, recipe.max_unusable_percent, notes)
+    return mapped, reader.splits(progress)
 
 
 def _describe(paths: list[Path]) -> str:

@@ -10,11 +10,23 @@ from typing import Annotated, Any, Generic
 
 from msgspec import Meta, Struct
 
+from digits.core.recipe import CreateDataset
+from digits.core.splits import SPLITS
 from digits.data.dataset_folder import Contents, find
 from digits.data.parquet import ParquetImages, in_row_order
 from digits.data.shares import CreateWithShares, permute
 from digits.data.sources import ImageFolder, Progress, SplitPlan, UnusableSource, listed, show, shuffle
-from digits.data.tables import MAX_HEADER_BYTES, Dialect, Faults, Header, Row, Table, TableFile, Value
+from digits.data.tables import (
+    MAX_HEADER_BYTES,
+    Dialect,
+    Faults,
+    Header,
+    Row,
+    SourceNotes,
+    TableFile,
+    Value,
+    usable_rows,
+)
 
 Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
@@ -77,10 +89,23 @@ class SplitTable:
     folder: Path
     root: Path
 
-    def faults(self, max_unusable_percent: float, split: str = "") -> Faults:
-        """Return the empty list of unusable rows, of which at most ``max_unusable_percent`` may be skipped."""
+    def usable_rows(
+        self, opened: TableRows[Value], recipe: CreateDataset, split: str, notes: SourceNotes
+    ) -> tuple[list[Row[Value]], list[Value]]:
+        """Return the usable rows of ``split`` and their values; the others are added to ``notes``.
+
+        Raises UnusableSource if there are too many of these.
+        """
         place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
-        return Faults(place, max_unusable_percent, split)
+        faults = Faults(place, recipe.max_unusable_percent, split)
+        rows, values = usable_rows(opened.rows, faults)
+        faults.notes = opened.table.remarks
+        notes.add(faults)
+        return rows, values
+
+    def plan(self, images: ParquetImages | None, files: list[str], targets: list[Any]) -> SplitPlan:
+        """Return the plan of the rows: of ``images`` that the table contains, or of ``files`` in the folder."""
+        return SplitPlan(images or ImageFolder(self.folder), files, targets, source=self.name)
 
     @property
     def name(self) -> str:
@@ -179,33 +204,30 @@ def report_each(tables: dict[str, SplitTable], progress: Progress) -> Iterator[t
         yield split, table
 
 
-def divide_tables(recipe: CreateWithShares, tables: dict[str, Table]) -> dict[str, Table]:
-    """Divide the train table; raises UnusableSource if the tables have different names."""
-    train = tables["train"]
-    for name, table in tables.items():
-        if table.names != train.names:
-            raise UnusableSource(
-                f"The {name} table has the columns {listed(table.names)}, the train table {listed(train.names)}.",
-                "Use the same columns in all tables.",
-            )
-    return recipe.shares(tables).divide(tables, [permute(len(train), recipe.seed)])
+def need_same_columns(name: str, columns: list[str], train: list[str]) -> None:
+    """Raise UnusableSource if the table of the split ``name`` has other ``columns`` than that for training."""
+    if columns != train:
+        raise UnusableSource(
+            f"The {name} table has the columns {listed(columns)}, the train table {listed(train)}.",
+            "Use the same columns in all tables.",
+        )
 
 
-def plan_splits(
-    recipe: CreateFromTable,
-    tables: dict[str, SplitTable],
-    parts: dict[str, Table],
-    targets: Callable[[Table], list[Any]],
+def divide_rows(
+    recipe: CreateWithShares, splits: dict[str, SplitPlan], declared: Sequence[str] = ()
 ) -> dict[str, SplitPlan]:
-    """Plan the splits from their ``parts`` of the ``tables``, with the ``targets`` of a part."""
-    splits = {}
-    for name, part in parts.items():
-        table = tables.get(name, tables["train"])
-        images = part.images or ImageFolder(table.folder)
-        split = SplitPlan(images, part.files, targets(part), source=table.name)
-        if part.images:
+    """Divide the rows for training: into the splits ``declared`` for them if these are all, else by the shares.
+
+    Rows that contain their images keep their order; others are shuffled.
+    """
+    if len(splits) == 1 and "train" in declared:
+        places = {split: [n for n, name in enumerate(declared) if name == split] for split in SPLITS}
+        splits = {split: splits["train"].take(rows) for split, rows in places.items() if rows}
+    order = permute(len(splits["train"]), recipe.seed)
+    divided = recipe.shares(splits).divide(splits, [order])
+    for name, split in divided.items():
+        if isinstance(split.images, ParquetImages):
             split.reorder(in_row_order(split.files))
         else:
             shuffle(split, recipe.seed, name)
-        splits[name] = split
-    return splits
+    return divided

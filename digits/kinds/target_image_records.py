@@ -7,7 +7,8 @@ from typing import cast
 from digits.data.images import UnusableImage
 from digits.data.record_features import ExampleFeatures, ImageFeature, guess_image, guess_target_image
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, Unusable
+from digits.data.sources import Progress
+from digits.data.tables import SourceNotes
 from digits.data.target_images import TargetImageSplit
 from digits.data.tfrecords import TFRecordImages
 from digits.kinds.record_source import NO_TARGET, RecordMapping, divide_records, need_feature, read_records
@@ -42,13 +43,13 @@ class TargetImageMapping(RecordMapping):
 
 
 def plan_records(
-    recipe: CreateWithTargetImages, progress: Progress, unusable: list[Unusable]
+    recipe: CreateWithTargetImages, progress: Progress, notes: SourceNotes
 ) -> dict[str, TargetImageSplit]:
     """Return the splits of ``recipe.records``, with the names of the records as targets; raises UnusableSource.
 
-    Skipped records are added to ``unusable``.
+    Skipped records are added to ``notes``.
     """
-    mapping, found = read_records(recipe, TargetImageMapping, progress, unusable)
+    mapping, found = read_records(recipe, TargetImageMapping, progress, notes)
     splits = {}
     for name, split in found.items():
         images = cast(TFRecordImages, split.images)

@@ -14,14 +14,13 @@ from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
-    Unusable,
     UnusableSource,
     choose,
     listed,
     show,
     shuffle,
 )
-from digits.data.tables import Faults
+from digits.data.tables import Faults, SourceNotes
 from digits.data.target_images import Matches, TargetImageSplit, match
 from digits.kinds.split_lists import divide
 from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders
@@ -113,40 +112,39 @@ def find_target_images(
 def plan_splits(
     recipe: CreateWithTargetImages,
     progress: Progress,
-    unusable: list[Unusable],
+    notes: SourceNotes,
     find: Callable[[TargetImageFolders, Progress], FoundTargetImages] = find_target_images,
-) -> tuple[dict[str, TargetImageSplit], list[str]]:
-    """Return the splits of ``recipe``, with the names of the target images as targets, and warnings.
+) -> dict[str, TargetImageSplit]:
+    """Return the splits of ``recipe``, with the names of the target images as targets.
 
     ``find`` returns the images and targets of the folders of a split. Skipped rows, records and annotations are added
-    to ``unusable``. Raises UnusableSource.
+    to ``notes``. Raises UnusableSource.
     """
     if recipe.records is not None:
-        return plan_records(recipe, progress, unusable), []
-    warnings: list[str] = []
+        return plan_records(recipe, progress, notes)
     if recipe.table is not None:
-        return plan_table(recipe, progress, warnings, unusable), warnings
+        return plan_table(recipe, progress, notes)
     lists = recipe.lists.but(recipe.folders())
     shares = recipe.shares([*recipe.folders(), *lists])
     splits: dict[str, TargetImageSplit] = {}
     for name, folders in recipe.folders().items():
         found = find(folders, progress)
         for faults in found.faults:
-            unusable += faults.collect(recipe.max_unusable_percent, name)
+            notes.unusable += faults.collect(recipe.max_unusable_percent, name)
         found.need(recipe.target_word)
-        warnings += [*filter(None, [found.matches.note]), *found.remarks(recipe.target_word)]
+        notes.warnings += [*filter(None, [found.matches.note]), *found.remarks(recipe.target_word)]
         target_of = dict(found.matches.names)
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
         splits[name] = TargetImageSplit(found.images, files, targets, target_images=found.target_images)
     if lists and recipe.train is not None:
         whole, root = splits["train"], Path(os.path.realpath(recipe.train.images))
-        places = divide(lists, root, whole.files, warnings)
+        places = divide(lists, root, whole.files, notes.warnings)
         splits |= {name: whole.take(chosen) for name, chosen in places.items()}
     splits = shares.divide(splits, [range(len(splits["train"]))])
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)
-    return splits, warnings
+    return splits
 
 
 def _reporter(progress: Progress, name: str) -> Callable[[int], None]:

@@ -12,7 +12,6 @@ from digits.data.sources import (
     ImageFolder,
     ImageSource,
     Progress,
-    Unusable,
     UnusableSource,
     listed,
     show,
@@ -21,11 +20,11 @@ from digits.data.sources import (
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
+    SourceNotes,
     TableFile,
     has_no_image,
     is_image,
     open_tables,
-    usable_rows,
 )
 from digits.data.target_images import TargetImageSplit
 from digits.kinds.record_source import NO_TARGET, divide_records
@@ -103,11 +102,11 @@ def _find_columns(
 
 
 def plan_table(
-    recipe: CreateWithTargetImages, progress: Progress, warnings: list[str], unusable: list[Unusable]
+    recipe: CreateWithTargetImages, progress: Progress, notes: SourceNotes
 ) -> dict[str, TargetImageSplit]:
     """Return the splits of ``recipe.table``, with the names of the target images as targets; raises UnusableSource.
 
-    Skipped rows are added to ``unusable``.
+    Skipped rows are added to ``notes``.
     """
     assert recipe.table is not None
     tables = tables_at(recipe.table.table, recipe.table.folder)
@@ -116,11 +115,7 @@ def plan_table(
     is_stored: dict[str, bool] = {}
     for name, table in report_each(tables, progress):
         opened = open_target_images(recipe, table, MAX_TABLE_BYTES)
-        faults = table.faults(recipe.max_unusable_percent, name)
-        rows, targets = usable_rows(opened.rows, faults)
-        unusable += faults.unusable
-        faults.notes += opened.table.remarks
-        warnings += faults.remarks()
+        rows, targets = table.usable_rows(opened, recipe, name, notes)
         splits[name] = TargetImageSplit(
             opened.image_source,
             [row.file for row in rows],

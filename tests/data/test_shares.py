@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.splits import SPLITS
 from digits.data.shares import Shares, permute
-from digits.data.sources import UnusableSource
-from digits.data.tables import Table
+from digits.data.sources import ImageFolder, SplitPlan, UnusableSource
 
 
 def counts(total: int, shares: Shares) -> tuple[int, ...]:
@@ -56,8 +56,9 @@ def test_splitting_neither_loses_nor_repeats_an_image(count: int, pct_val: float
 
 
 def test_a_split_with_its_own_source_takes_no_share() -> None:
-    train = Table(["n"], [f"{n}.png" for n in range(100)], np.arange(100)[:, None])
-    test = Table(["n"], ["t.png"], np.array([[7]]))
+    images = ImageFolder(Path())
+    train = SplitPlan(images, [f"{n}.png" for n in range(100)], list(range(100)))
+    test = SplitPlan(images, ["t.png"], [7])
     sources = {"train": train, "test": test}
     parts = Shares(20, 90, own=sources).divide(sources, [permute(100, 1)])
     assert {name: len(part) for name, part in parts.items()} == {"train": 80, "val": 20, "test": 1}
@@ -65,7 +66,7 @@ def test_a_split_with_its_own_source_takes_no_share() -> None:
     assert sorted(files) == sorted(train.files)
     for part in parts.values():
         if part is not test:
-            assert [f"{value}.png" for value in part.values[:, 0]] == part.files
+            assert [f"{value}.png" for value in part.targets] == part.files
 
 
 def test_something_must_be_left_to_train_on() -> None:

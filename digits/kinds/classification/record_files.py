@@ -16,7 +16,8 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, Unusable, UnusableSource, listed
+from digits.data.sources import Progress, UnusableSource, listed
+from digits.data.tables import SourceNotes
 from digits.kinds.classification.listing import Listing
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.record_source import RecordMapping, need_feature, read_records
@@ -70,8 +71,8 @@ class ClassMapping(RecordMapping):
 
 def read(recipe: CreateClassification, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
     """Return the images of each split, and the names of the classes; raises UnusableSource."""
-    unusable: list[Unusable] = []
-    mapping, splits = read_records(recipe, ClassMapping, progress, unusable)
+    notes = SourceNotes()
+    mapping, splits = read_records(recipe, ClassMapping, progress, notes)
     names = mapping.names or sort_labels(set(splits["train"].targets))
     found: dict[str, Listing] = {}
     for name, split in splits.items():
@@ -81,5 +82,5 @@ def read(recipe: CreateClassification, progress: Progress) -> tuple[dict[str, Li
                 f"The {name} records have labels that no training record has: {listed(sorted(unknown))}."
             )
         found[name] = Listing(split.images, split.source, split.files, split.targets)
-    found["train"].unusable = unusable
+    found["train"].unusable = notes.unusable
     return found, names

@@ -21,13 +21,13 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     count_of,
     listed,
     show,
     shuffle,
 )
+from digits.data.tables import SourceNotes
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
@@ -92,15 +92,15 @@ class ClassChoice:
 
 def read(recipe: CreateDetection, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    warnings: list[str] = []
-    unusable: list[Unusable] = []
+    notes = SourceNotes()
+    warnings = notes.warnings
     found: dict[str, _Objects] = {}
     if recipe.records is not None:
-        found = _read_records(recipe, progress, warnings, unusable)
+        found = _read_records(recipe, progress, notes)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         source = _Source(name, Path(folder), Path(labels))
-        found[name] = _read_source(recipe, source, progress, warnings, unusable)
+        found[name] = _read_source(recipe, source, progress, notes)
     if lists := recipe.lists.but(found):
         whole = found["train"]
         places = divide(lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
@@ -122,7 +122,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return Plan(Boxes.of(classes, most), splits, groups, warnings, unusable, padding=recipe.padding)
+    return Plan(Boxes.of(classes, most), splits, groups, warnings, notes.unusable, padding=recipe.padding)
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
@@ -151,13 +151,9 @@ class _Source(NamedTuple):
 
 
 def _read_source(
-    recipe: CreateDetection,
-    source: _Source,
-    progress: Progress,
-    warnings: list[str],
-    unusable: list[Unusable],
+    recipe: CreateDetection, source: _Source, progress: Progress, notes: SourceNotes
 ) -> _Objects:
-    """Return the images of a split, and add the skipped ones to ``unusable``; raises UnusableSource."""
+    """Return the images of a split, and add the skipped ones to ``notes``; raises UnusableSource."""
     split, folder, labels = source
     annotations = open_annotations(
         labels, folder, recipe.format, recipe.classes, recipe.table, recipe.class_names
@@ -179,8 +175,8 @@ def _read_source(
     for image, size in place_boxes(annotations, measured):
         gathering.add(image, size)
     for faults in annotations.faults:
-        unusable += faults.collect(recipe.max_unusable_percent, split)
-        warnings += faults.remarks()
+        notes.unusable += faults.collect(recipe.max_unusable_percent, split)
+        notes.warnings += faults.remarks()
     if not found.files:
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
     if not readable:
@@ -191,18 +187,16 @@ def _read_source(
         )
     remarks = [*annotations.remarks, *annotations.box_remarks, *gathering.remarks()]
     found_here = [f"{show(labels.name)}: {remark}" for remark in remarks]
-    warnings += [remark for remark in found_here if remark not in warnings]
+    notes.warnings += [remark for remark in found_here if remark not in notes.warnings]
     return found
 
 
-def _read_records(
-    recipe: CreateDetection, progress: Progress, warnings: list[str], unusable: list[Unusable]
-) -> dict[str, _Objects]:
-    """Return the images of each split of TFRecord files; those skipped are added to ``unusable``.
+def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNotes) -> dict[str, _Objects]:
+    """Return the images of each split of TFRecord files; those skipped are added to ``notes``.
 
     Raises UnusableSource.
     """
-    mapping, splits = read_records(recipe, BoxMapping, progress, unusable)
+    mapping, splits = read_records(recipe, BoxMapping, progress, notes)
     found = {}
     for split, records in splits.items():
         objects = _Objects(records.images, records.source, declared=mapping.classes, keeps_order=True)
@@ -210,7 +204,7 @@ def _read_records(
         for name, (size, boxes) in zip(records.files, records.targets, strict=True):
             named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
             gathering.add(AnnotatedImage(name, named), size)
-        warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
+        notes.warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
         found[split] = objects
     return found
 

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from digits.data.sources import UnusableSource, show
-from digits.data.tables import Cells, Faults, Table, TableFile, open_lines, usable_rows
+from digits.data.tables import Cells, Faults, TableFile, open_lines, usable_rows
 
 _FLAGS = {"1": 1.0, "-1": 0.0, "0": 0.0}
 
 
-def read_attributes(path: Path, root: Path, faults: Faults) -> Table:
-    """Return the images below ``root`` with zeros and ones for their attributes, float32 [images, attributes].
+def read_attributes(
+    path: Path, root: Path, faults: Faults
+) -> tuple[list[str], list[str], NDArray[np.float32]]:
+    """Return the attributes, and the images below ``root`` with zeros and ones for them [images, attributes].
 
     Lines that cannot be used are added to ``faults``. Raises UnusableSource that names the first ones.
     """
@@ -35,7 +38,7 @@ def read_attributes(path: Path, root: Path, faults: Faults) -> Table:
         return [_FLAGS[cell] for cell in cells[1:]]
 
     rows, values = usable_rows(table.parse(root, 0, parse), faults)
-    return Table(names, [row.file for row in rows], np.array(values, np.float32))
+    return names, [row.file for row in rows], np.array(values, np.float32)
 
 
 def open_attributes(path: Path) -> TableFile:

@@ -37,12 +37,10 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
     if recipe.file_list:
         progress.reading(f"Reading {show(recipe.file_list)}")
         faults = Faults(Path(recipe.file_list), recipe.max_unusable_percent, "train")
-        table = read_attributes(Path(recipe.file_list), root, faults)
-        groups, places = group_flags(table.names, {"train": table.values}, NO_LABEL)
-        split = SplitPlan(
-            ImageFolder(root), table.files, list(table.values), places["train"], recipe.file_list
-        )
-        target: Target = LabelSet.of(table.names).with_statistics(table.values)
+        names, files, values = read_attributes(Path(recipe.file_list), root, faults)
+        groups, places = group_flags(names, {"train": values}, NO_LABEL)
+        split = SplitPlan(ImageFolder(root), files, list(values), places["train"], recipe.file_list)
+        target: Target = LabelSet.of(names).with_statistics(values)
         warnings, unusable = faults.remarks(), faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")

@@ -34,6 +34,7 @@ from digits.data.sources import (
     UnusableSource,
     show,
 )
+from digits.data.tables import SourceNotes
 from digits.data.targets.target import Target
 from digits.data.tfrecords import TFRecordImages
 from digits.kinds.generic.recipe import CreateGeneric
@@ -219,13 +220,14 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
 
     files = mapping.files
     recipe.shares(files.splits)
-    records = RecordReader(files, mapping.image, check, recipe.max_unusable_percent)
+    notes = SourceNotes()
+    records = RecordReader(files, mapping.image, check, recipe.max_unusable_percent, notes)
     splits = divide_records(records.splits(progress), recipe)
     spec = _target_spec(mapping.target, statistics)
     return GenericPlan(
         spec,
         splits,
-        unusable=records.unusable,
+        unusable=notes.unusable,
         stacked=channels // recipe.channels if mapping.array else 1,
         dtype=recipe.dtype,
         array_feature=mapping.array,

@@ -10,7 +10,8 @@ import numpy as np
 from digits.data import images
 from digits.data.images import Geometry, UnusableImage
 from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, Unusable, show
+from digits.data.sources import Plan, Progress, SplitPlan, show
+from digits.data.tables import SourceNotes
 from digits.data.target_images import TargetImageSplit
 from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.recipe import CreateImageToImage
@@ -42,10 +43,10 @@ class ImagePlan(Plan):
 
 def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    unusable: list[Unusable] = []
-    splits, warnings = plan_splits(recipe, progress, unusable)
+    notes = SourceNotes()
+    splits = plan_splits(recipe, progress, notes)
     target = TargetImage.of(recipe.height, recipe.width, recipe.channels)
-    return ImagePlan(target, dict(splits), [], warnings, unusable)
+    return ImagePlan(target, dict(splits), [], notes.warnings, notes.unusable)
 
 
 def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:

@@ -20,7 +20,6 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     first_lines,
     listed,
@@ -29,13 +28,11 @@ from digits.data.sources import (
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
-    Faults,
     Row,
-    Table,
+    SourceNotes,
     TableFile,
     is_image,
     open_tables,
-    usable_rows,
 )
 from digits.data.targets.label_set import LabelSet
 from digits.kinds.groups import NO_LABEL, group_flags
@@ -45,10 +42,9 @@ from digits.kinds.table_source import (
     SplitTable,
     TableRows,
     declare_splits,
-    divide_tables,
+    divide_rows,
     find_columns,
     find_tables,
-    plan_splits,
     report_each,
 )
 
@@ -120,70 +116,61 @@ class LabeledImages:
             found.append(records.no_labels("image", unlabeled))
         return found
 
-    def table(self, labels: list[str]) -> Table:
-        """Return the images with zeros and ones for ``labels``, float32 [images, labels]."""
+    def targets(self, labels: list[str]) -> list[NDArray[np.float32]]:
+        """Return zeros and ones for ``labels``, float32 [labels], for each image."""
         places = {label: place for place, label in enumerate(labels)}
         values = np.zeros((len(self.labels_of), len(labels)), np.float32)
-        for number, found in enumerate(self.labels_of.values()):
-            values[number, [places[label] for label in found]] = 1
-        return Table(labels, list(self.labels_of), values, self.images, self.splits)
+        for row, found in zip(values, self.labels_of.values(), strict=True):
+            row[[places[label] for label in found]] = 1
+        return list(values)
 
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    unusable: list[Unusable] = []
-    if recipe.records:
-        splits, labels, warnings = records.read(recipe, progress, unusable)
-    else:
-        splits, labels, warnings = _read_tables(recipe, progress, unusable)
+    notes = SourceNotes()
+    read_source = records.read if recipe.records else _read_tables
+    splits, labels = read_source(recipe, progress, notes)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
     train = values["train"]
-    warnings += _label_remarks(labels, train)
+    notes.warnings += _label_remarks(labels, train)
     groups, places = group_records(labels, values)
     for name, split in splits.items():
         split.groups = places[name]
-    return Plan(LabelSet.of(labels).with_statistics(train), splits, groups, warnings, unusable)
+    target = LabelSet.of(labels).with_statistics(train)
+    return Plan(target, splits, groups, notes.warnings, notes.unusable)
 
 
 def _read_tables(
-    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
-) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
-    """Return the splits with zeros and ones for the labels as targets, the labels and warnings.
+    recipe: CreateMultilabel, progress: Progress, notes: SourceNotes
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the splits with zeros and ones for the labels as targets, and the labels.
 
-    Skipped rows are added to ``unusable``.
+    Skipped rows are added to ``notes``.
     """
+    tables = find_tables(recipe)
     images: dict[str, LabeledImages] = {}
-    warnings: list[str] = []
-    sources = find_tables(recipe)
-    for name, table in report_each(sources, progress):
-        faults = table.faults(recipe.max_unusable_percent, name)
-        images[name], recipe = read_table(recipe, table, faults)
-        unusable += faults.unusable
-        warnings += faults.remarks()
+    for name, table in report_each(tables, progress):
+        images[name], recipe = read_table(recipe, table, name, notes)
         file = show(table.paths[0].name)
-        warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
+        notes.warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(recipe, images.values())
-    tables = {name: found.table(labels) for name, found in images.items()}
-    if len(tables) == 1:
-        tables = tables["train"].by_split()
-    parts = divide_tables(recipe, tables)
-    splits = plan_splits(recipe, sources, parts, lambda part: list(part.values))
-    return splits, labels, warnings
+    splits = {
+        name: tables[name].plan(found.images, list(found.labels_of), found.targets(labels))
+        for name, found in images.items()
+    }
+    return divide_rows(recipe, splits, images["train"].splits), labels
 
 
 def read_table(
-    recipe: CreateMultilabel, table: SplitTable, faults: Faults | None = None
+    recipe: CreateMultilabel, table: SplitTable, split: str, notes: SourceNotes
 ) -> tuple[LabeledImages, CreateMultilabel]:
-    """Read a table, and return the recipe with the layout that was detected.
+    """Read the table of ``split``, and return the recipe with the layout that was detected.
 
-    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
-    the first faulty lines.
+    Rows that cannot be used are added to ``notes``. Raises UnusableSource that names the first faulty lines.
     """
-    found = open_labels(recipe, table, MAX_TABLE_BYTES)
-    faults = faults or table.faults(0)
-    usable, _ = usable_rows(found.rows, faults)
-    faults.notes += found.table.remarks
-    return LabeledImages.combine(usable, found.images), found.recipe
+    opened = open_labels(recipe, table, MAX_TABLE_BYTES)
+    rows, _ = table.usable_rows(opened, recipe, split, notes)
+    return LabeledImages.combine(rows, opened.images), opened.recipe
 
 
 def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> LabelRows:

@@ -23,13 +23,13 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import (
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     count_of,
     first_lines,
     listed,
     show,
 )
+from digits.data.tables import SourceNotes
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, LabelRecords, Layout
 from digits.kinds.record_source import RecordMapping, divide_records, need_feature, read_records
 
@@ -163,13 +163,13 @@ def no_labels(noun: str, names: list[str]) -> str:
 
 
 def read(
-    recipe: CreateMultilabel, progress: Progress, unusable: list[Unusable]
-) -> tuple[dict[str, SplitPlan], list[str], list[str]]:
-    """Return the records of each split, the labels and warnings; raises UnusableSource.
+    recipe: CreateMultilabel, progress: Progress, notes: SourceNotes
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the records of each split, and the labels; raises UnusableSource.
 
-    Skipped records are added to ``unusable``. The targets are zeros and ones for the labels, float32 [labels].
+    Skipped records are added to ``notes``. The targets are zeros and ones for the labels, float32 [labels].
     """
-    mapping, splits = read_records(recipe, LabelSetMapping, progress, unusable)
+    mapping, splits = read_records(recipe, LabelSetMapping, progress, notes)
     labels = mapping.names or sort_labels(
         {label for split in splits.values() for own in split.targets for label in own}
     )
@@ -178,13 +178,12 @@ def read(
     if len(labels) > MAX_LABELS:
         raise too_many(len(labels))
     places = {label: place for place, label in enumerate(labels)}
-    warnings = []
     for name, split in splits.items():
         targets = np.zeros((len(split), len(labels)), np.float32)
         for row, own in zip(targets, split.targets, strict=True):
             row[[places[label] for label in own]] = 1
         unlabeled = [show(file) for file, own in zip(split.files, split.targets, strict=True) if not own]
         if unlabeled:
-            warnings.append(no_labels(f"{name} image", unlabeled))
+            notes.warnings.append(no_labels(f"{name} image", unlabeled))
         split.targets = list(targets)
-    return divide_records(splits, recipe), labels, warnings
+    return divide_records(splits, recipe), labels

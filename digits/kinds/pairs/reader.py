@@ -18,7 +18,6 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     choose,
     show,
@@ -28,6 +27,7 @@ from digits.data.tables import (
     Cells,
     Faults,
     Row,
+    SourceNotes,
     is_image,
     one_line,
     open_table,
@@ -64,44 +64,35 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     sources = recipe.sources()
     shares = recipe.shares(sources)
-    warnings: list[str] = []
-    unusable: list[Unusable] = []
+    notes = SourceNotes()
     splits: dict[str, SplitPlan] = {}
     for name, (source, folder) in sources.items():
         progress.reading(f"Reading {show(source)}")
         root = Path(source if os.path.isdir(source) else folder)
         parts: dict[Split, list[Pair]] = {}
         if not os.path.isdir(source):
-            pairs = read_pairs(Path(source), root, unusable, recipe.max_unusable_percent, name, warnings)
+            pairs = read_pairs(recipe, Path(source), root, name, notes)
             parts = {name: pairs}
             if name == "train":
                 parts = shares.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
         elif name == "train":
-            parts = _pairs_of_folder(recipe, shares, warnings)
+            parts = _pairs_of_folder(recipe, shares, notes.warnings)
         else:
-            parts = {name: _pairs_of_separate_folder(recipe, source, name, warnings)}
+            parts = {name: _pairs_of_separate_folder(recipe, source, name, notes.warnings)}
         splits |= {split: _split(pairs, root, source) for split, pairs in parts.items()}
-    return PairPlan(ClassIndex.of(NAMES), splits, NAMES, warnings, unusable, required_groups=2, stacked=2)
+    target = ClassIndex.of(NAMES)
+    return PairPlan(target, splits, NAMES, notes.warnings, notes.unusable, required_groups=2, stacked=2)
 
 
-def read_pairs(
-    path: Path,
-    root: Path,
-    unusable: list[Unusable],
-    max_unusable_percent: float,
-    split: str = "train",
-    warnings: list[str] | None = None,
-) -> list[Pair]:
+def read_pairs(recipe: CreatePairs, path: Path, root: Path, split: str, notes: SourceNotes) -> list[Pair]:
     """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
 
-    Skipped rows are added to ``unusable``.
+    Skipped rows are added to ``notes``.
     """
     rows, _ = read_rows(path, root, MAX_TABLE_BYTES)
-    faults = Faults(path, max_unusable_percent, split)
+    faults = Faults(path, recipe.max_unusable_percent, split)
     usable, values = usable_rows(rows, faults)
-    unusable += faults.unusable
-    if warnings is not None:
-        warnings += faults.remarks()
+    notes.add(faults)
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
         raise UnusableSource(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,19 +10,11 @@ import numpy as np
 
 from digits.data.databases import Database, find_job, open_arrays
 from digits.data.databases import is_database as has_database
-from digits.data.sources import Progress, UnusableSource, count_of, show
-from digits.data.tables import Table
+from digits.data.sources import Progress, SplitPlan, UnusableSource, count_of, show
 from digits.kinds.regression.recipe import MAX_TARGETS
+from digits.kinds.table_source import need_same_columns
 
 PROGRESS_RECORDS = 5000
-
-
-@dataclass
-class Split:
-    """The images of a split, and their numbers."""
-
-    images: Database
-    table: Table
 
 
 class Paths(NamedTuple):
@@ -72,17 +63,22 @@ def open_images(found: Mapping[str, Paths]) -> dict[str, Database]:
     return {name: open_arrays(paths.images, paths.below) for name, paths in found.items()}
 
 
-def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[str, Split]:
-    """Read the numbers of all splits of the databases in ``sources``; see `find`. Raises UnusableSource."""
+def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[str, SplitPlan]:
+    """Return the images of all splits of the databases in ``sources``, with their numbers as targets; see `find`.
+
+    Raises UnusableSource.
+    """
     found = find(sources)
-    splits: dict[str, Split] = {}
+    splits: dict[str, SplitPlan] = {}
     for name, images in open_images(found).items():
         progress.reading(f"Reading {found[name].place}: {count_of(images.count, 'record')}")
-        splits[name] = Split(images, _table(images, found[name]))
+        splits[name] = split = _plan(images, found[name])
+        own, train = (column_names(len(each.targets[0])) for each in (split, splits["train"]))
+        need_same_columns(name, own, train)
     return splits
 
 
-def _table(images: Database, paths: Paths) -> Table:
+def _plan(images: Database, paths: Paths) -> SplitPlan:
     place = paths.place
     targets = open_arrays(paths.numbers, paths.below)
     if not images.count or images.count != targets.count:
@@ -90,15 +86,15 @@ def _table(images: Database, paths: Paths) -> Table:
             f"{place} has {count_of(images.count, 'image')}, but {targets.count:,} labels.",
             "Both databases must contain the same keys.",
         )
-    names: list[str] = []
-    rows: list[list[float]] = []
+    split = SplitPlan(images, source=images.describe())
     for entry, (name, values) in zip(images.entries(), targets.vectors(), strict=True):
-        fault = _fault(entry.name, entry.fault, name, values, len(rows[0]) if rows else len(values))
+        width = len(split.targets[0]) if split.targets else len(values)
+        fault = _fault(entry.name, entry.fault, name, values, width)
         if fault:
             raise UnusableSource(f"The record {show(entry.name)} of {place} cannot be used: {fault}.")
-        names.append(name)
-        rows.append(values)
-    return Table(column_names(len(rows[0])), names, np.array(rows, np.float64))
+        split.files.append(name)
+        split.targets.append(values)
+    return split
 
 
 def _fault(image: str, fault: str, name: str, values: list[float], width: int) -> str:

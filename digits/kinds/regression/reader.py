@@ -15,22 +15,18 @@ from digits.data.sources import (
     Plan,
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
     listed,
     show,
-    shuffle,
 )
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
-    Faults,
-    Table,
+    SourceNotes,
     TableFile,
     is_number,
     number_of,
     open_tables,
-    usable_rows,
 )
 from digits.data.targets.numbers import Numbers
 from digits.kinds.record_source import divide_records, read_records
@@ -41,10 +37,10 @@ from digits.kinds.table_source import (
     SplitTable,
     TableRows,
     declare_splits,
-    divide_tables,
+    divide_rows,
     find_columns,
     find_tables,
-    plan_splits,
+    need_same_columns,
     report_each,
 )
 
@@ -54,15 +50,15 @@ _DETECTION_ROWS = 200
 
 def read(recipe: CreateRegression, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
-    warnings: list[str] = []
-    unusable: list[Unusable] = []
+    notes = SourceNotes()
     if recipe.records:
-        mapping, splits = read_records(recipe, NumberMapping, progress, unusable)
+        mapping, splits = read_records(recipe, NumberMapping, progress, notes)
         splits, names = divide_records(splits, recipe), mapping.names
     elif databases.is_database(Path(recipe.table)):
-        splits, names = _read_databases(recipe, progress)
+        splits = divide_rows(recipe, databases.read(recipe.sources(), progress))
+        names = databases.column_names(len(splits["train"].targets[0]))
     else:
-        splits, names = _read_tables(recipe, progress, warnings, unusable)
+        splits, names = read_tables(recipe, progress, notes)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     target = Numbers.of(names).with_statistics(values["train"])
     groups, places = group_records(names, values)
@@ -70,51 +66,28 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         split.groups = places[name]
     constant = [name for name, deviation in zip(names, target.std, strict=True) if not deviation]
     if constant:
-        warnings.append(f"All training images have the same value: {listed(constant)}.")
-    return Plan(target, splits, groups, warnings, unusable)
+        notes.warnings.append(f"All training images have the same value: {listed(constant)}.")
+    return Plan(target, splits, groups, notes.warnings, notes.unusable)
 
 
-def _read_tables(
-    recipe: CreateRegression, progress: Progress, warnings: list[str], unusable: list[Unusable]
+def read_tables(
+    recipe: CreateRegression, progress: Progress, notes: SourceNotes
 ) -> tuple[dict[str, SplitPlan], list[str]]:
-    """Read the splits and the names of the numbers; skipped rows are added to ``unusable``."""
-    tables = find_tables(recipe)
-    found = {}
-    for name, table in report_each(tables, progress):
-        faults = table.faults(recipe.max_unusable_percent, name)
-        found[name] = read_table(recipe, table, faults)
-        unusable += faults.unusable
-        warnings += faults.remarks()
-    if len(found) == 1:
-        found = found["train"].by_split()
-    parts = divide_tables(recipe, found)
-    splits = plan_splits(recipe, tables, parts, lambda part: part.values.tolist())
-    return splits, parts["train"].names
+    """Return the splits and the names of the numbers; skipped rows are added to ``notes``.
 
-
-def _read_databases(recipe: CreateRegression, progress: Progress) -> tuple[dict[str, SplitPlan], list[str]]:
-    found = databases.read(recipe.sources(), progress)
-    parts = divide_tables(recipe, {name: split.table for name, split in found.items()})
-    splits = {}
-    for name, part in parts.items():
-        images = found.get(name, found["train"]).images
-        splits[name] = SplitPlan(images, part.files, part.values.tolist(), source=images.describe())
-        shuffle(splits[name], recipe.seed, name)
-    return splits, parts["train"].names
-
-
-def read_table(recipe: CreateRegression, table: SplitTable, faults: Faults | None = None) -> Table:
-    """Read a table.
-
-    Rows that cannot be used are added to ``faults``; by default, there may be none. Raises UnusableSource that names
-    the first faulty lines.
+    Raises UnusableSource that names the first faulty lines.
     """
-    found = open_numbers(recipe, table, MAX_TABLE_BYTES)
-    faults = faults or table.faults(0)
-    usable, values = usable_rows(found.rows, faults)
-    faults.notes += found.table.remarks
-    files, splits = [row.file for row in usable], [row.split for row in usable]
-    return Table(found.names, files, np.array(values, np.float64), found.images, splits)
+    splits: dict[str, SplitPlan] = {}
+    names: list[str] = []
+    declared: list[str] = []
+    for split, table in report_each(find_tables(recipe), progress):
+        opened = open_numbers(recipe, table, MAX_TABLE_BYTES)
+        rows, values = table.usable_rows(opened, recipe, split, notes)
+        names = names or opened.names
+        need_same_columns(split, opened.names, names)
+        splits[split] = table.plan(opened.images, [row.file for row in rows], values)
+        declared = [row.split for row in rows]
+    return divide_rows(recipe, splits, declared), names
 
 
 def open_numbers(recipe: CreateRegression, table: SplitTable, max_bytes: int) -> TableRows[list[float]]:

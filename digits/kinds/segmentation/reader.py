@@ -27,8 +27,8 @@ from digits.data.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.mask_values import default_names, recognize
 from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, Unusable, UnusableSource, count_of, listed, show
-from digits.data.tables import open_lines
+from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.tables import SourceNotes, open_lines
 from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
@@ -127,8 +127,9 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
     annotations = CocoClasses(recipe.class_labels_file)
-    unusable: list[Unusable] = []
-    splits, warnings = plan_splits(recipe, progress, unusable, partial(find_masks, annotations))
+    notes = SourceNotes()
+    warnings = notes.warnings
+    splits = plan_splits(recipe, progress, notes, partial(find_masks, annotations))
     if annotations.indexes:
         _check_annotations(recipe, splits)
     surveys, frames = _survey(splits, code, recipe.processes, progress)
@@ -165,7 +166,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
         std=shares.std.tolist(),
     )
     return SegmentationPlan(
-        target, dict(splits), groups, warnings, unusable, code=classes.code, scales=fits.scales
+        target, dict(splits), groups, warnings, notes.unusable, code=classes.code, scales=fits.scales
     )
 
 

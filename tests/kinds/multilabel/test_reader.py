@@ -15,14 +15,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
+from digits.data.tables import SourceNotes
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from tests.kinds.tables import Silent, one_file, write
 
 
 def read(folder: Path, text: str | bytes, **options: Any) -> dict[str, list[str]]:
-    recipe = CreateMultilabel(table="labels.csv", **options)
-    images, _ = reader.read_table(recipe, one_file(write(folder, text), folder))
+    recipe = CreateMultilabel(table="labels.csv", max_unusable_percent=0, **options)
+    source = one_file(write(folder, text), folder)
+    images, _ = reader.read_table(recipe, source, "train", SourceNotes())
     return {file: sorted(labels) for file, labels in images.labels_of.items()}
 
 

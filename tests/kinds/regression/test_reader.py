@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data.sources import Plan, UnusableSource
+from digits.data.tables import MAX_TABLE_BYTES, SourceNotes
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
 from tests.kinds.tables import Silent, one_file, write
 
 
-def table(folder: Path, text: str | bytes, **options: Any) -> reader.Table:
-    recipe = CreateRegression(table="numbers.csv", **options)
-    return reader.read_table(recipe, one_file(write(folder, text), folder))
+def table(folder: Path, text: str | bytes, **options: Any) -> Any:
+    recipe = CreateRegression(table="numbers.csv", max_unusable_percent=0, **options)
+    source = one_file(write(folder, text), folder)
+    opened = reader.open_numbers(recipe, source, MAX_TABLE_BYTES)
+    rows, values = source.usable_rows(opened, recipe, "train", SourceNotes())
+    return SimpleNamespace(
+        names=opened.names, files=[row.file for row in rows], values=np.array(values, np.float64)
+    )
 
 
 def plan(folder: Path, text: str, **options: object) -> Plan:
