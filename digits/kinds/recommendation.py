@@ -248,8 +248,7 @@ def _batch_of_pixels(facts: Facts) -> int:
 def fine_tuning_to_boxes(facts: Facts) -> Settings:
     """Return the settings of Fine-tune for detection: about 100 steps for the head and 500 for all layers.
 
-    The first stages of ResNet-50 are frozen, which saves a third of the time. The validation loss is not decisive: it
-    rises while the boxes still become better.
+    The validation loss is not decisive: it rises while the boxes still become better.
     """
     head = epochs_for(facts, DETECTOR_BATCH, 100, at_least=1)
     whole = epochs_for(facts, DETECTOR_BATCH, 500, at_least=3, at_most=250)
@@ -262,10 +261,20 @@ def fine_tuning_to_boxes(facts: Facts) -> Settings:
         "train_epochs": str(head + whole),
         "aug_scale": "0.25",
         "aug_contrast": "0.2",
-        "freeze": "conv1_*, conv2_*",
         "early_stopping_metric": "",
         **_validations_of_boxes(head + whole),
     }
+
+
+def fine_tuning_resnet50_to_boxes(facts: Facts) -> Settings:
+    """Return the settings of Fine-tune for detection, with frozen first stages, which saves a third of the time."""
+    return {**fine_tuning_to_boxes(facts), "freeze": "conv1_*, conv2_*"}
+
+
+def fine_tuning_any(facts: Facts) -> Settings:
+    """Return the settings of Fine-tune for any network of the dataset's kind."""
+    of_kind = {"image-object-detection": fine_tuning_to_boxes, "image-segmentation": fine_tuning_to_masks}
+    return adapt(of_kind.get(facts.kind, fine_tuning)(facts), facts)
 
 
 def training_on_boxes(facts: Facts) -> Settings:
@@ -411,7 +420,7 @@ RULES = (
         lambda facts, resources: facts.side >= PHOTO_SIDE,
         ("fpn",),
         "{images} with boxes: {network} starts from ImageNet weights, so that a few dozen images can be enough.",
-        fine_tuning_to_boxes,
+        fine_tuning_resnet50_to_boxes,
         pretrained=True,
     ),
     Rule(
@@ -467,7 +476,7 @@ def recommend(
     changes = rule.settings(facts) if rule.settings else from_scratch(item, facts)
     settings = adapt(item.values | changes, facts)
     if fine_tune and not rule.pretrained:
-        settings |= adapt(fine_tuning(facts), facts)
+        settings |= fine_tuning_any(facts)
     is_pretrained = rule.pretrained or bool(fine_tune)
     if is_pretrained and item.pretrained:
         settings["initial_weights"] = "imagenet"

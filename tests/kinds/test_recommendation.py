@@ -23,6 +23,7 @@ from digits.kinds.recommendation import (
     adapt,
     facts_of,
     fine_tuning,
+    fine_tuning_any,
     recommend,
 )
 from digits.kinds.standard_networks import network, networks
@@ -153,6 +154,23 @@ def test_a_chosen_network_gets_the_settings_of_its_rule() -> None:
     assert small and small.settings["initial_weights"] == "imagenet" and small.settings["fine_tune"] == "true"
     lenet = recommend(photos, ALL, "lenet")
     assert lenet and "fine_tune" not in lenet.settings
+
+
+@pytest.mark.parametrize(
+    ("kind", "network"),
+    [(CLASSES, "resnet50"), ("image-segmentation", "segmenter"), ("image-object-detection", "fpn")],
+)
+def test_any_network_is_fine_tuned_with_the_settings_of_its_kind(kind: str, network: str) -> None:
+    facts = Facts(kind, 256, 256, 3, images={"train": 30, "val": 30})
+    best = recommend(facts, ALL, network)
+    assert best
+    assert fine_tuning_any(facts).items() <= best.settings.items()
+    # Other networks have no layers with these names.
+    assert "freeze" not in fine_tuning_any(facts)
+
+
+def test_fine_tune_leaves_out_what_the_kind_does_not_offer() -> None:
+    assert "aug_flip" not in fine_tuning_any(Facts("image-gradients", 64, 64, 3))
 
 
 @pytest.mark.parametrize(("images", "epochs", "every"), [(30, 200, 10), (1000, 63, 1), (9_000, 30, 1)])

@@ -13,7 +13,7 @@ from digits.core.recipe import Train
 from digits.data.pretrained_catalog import PREFIX
 from digits.kinds.form_fields import NAME_LENGTH, choices
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.recommendation import facts_of, fine_tuning
+from digits.kinds.recommendation import facts_of, fine_tuning_any
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.standard_networks import every_network, network
 from digits.web.models import network_settings
@@ -59,7 +59,7 @@ def fit(form: ModelForm, sent: Collection[str] = (), *, is_recommended: bool = F
         return
     if form.method.data != "standard":
         if form.fine_tune.data:
-            network_settings.apply(fine_tuning(facts_of(dataset)), form, {*sent, "fine_tune"})
+            network_settings.apply(fine_tuning_any(facts_of(dataset)), form, {*sent, "fine_tune"})
         return
     named = form.standard_networks.data or "" if "standard_networks" in sent else ""
     may_decide = is_recommended and "fine_tune" not in sent

@@ -23,7 +23,7 @@ from digits.kinds.recommendation import (
     WeightsState,
     facts_of,
     fields_of_rules,
-    fine_tuning,
+    fine_tuning_any,
     recommend,
 )
 from digits.kinds.standard_networks import every_network, networks
@@ -90,7 +90,7 @@ def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> Rec
             name: _network_settings(facts, available, name, best.refusals.get(name, ""))
             for name in networks([facts.kind])
         },
-        fine_tune=fine_tuning(facts),
+        fine_tune=fine_tuning_any(facts),
     )
 
 

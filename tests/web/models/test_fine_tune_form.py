@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from digits.core.model_job import ModelJob
 from digits.core.recipe import FineTune
@@ -65,6 +66,23 @@ def test_fine_tune_applies_sound_defaults_and_keeps_what_was_sent(site: Site, da
     assert recipe.early_stopping is not None and recipe.lr_policy.warmup > 0
     assert recipe.weights_folder == str(site.services.settings.weights_dir)
     assert recipe.weights_sources == ["https://mirror.example"]
+
+
+def test_a_network_of_ones_own_is_fine_tuned_to_masks(site: Site) -> None:
+    folders = {"feature_folder": site.data / "photos", "label_folder": site.data / "masks"}
+    for folder in folders.values():
+        folder.mkdir()
+        for number in range(6):
+            Image.new("L", (64, 64), number % 2).save(folder / f"{number}.png")
+    dataset = site.create("images/segmentation", **folders)
+    file = site.data / "masks.weights.h5"
+    file.write_bytes(b"weights")
+    network = {"method": "custom", "custom_network": LINEAR, "custom_network_snapshot": str(file)}
+    recipe = created(site, create(site, dataset, fine_tune="true", **network)).recipe
+    wanted = site.json(f"/models/recommendation.json?dataset={dataset}")["recommendation"]["fine_tune"]
+    assert recipe.fine_tune is not None and recipe.augment.contrast == 0.2
+    assert str(recipe.fine_tune.trunk_factor) == wanted["trunk_factor"] == "0.1"
+    assert str(recipe.batch_size) == wanted["batch_size"] == "4"
 
 
 def test_a_clone_has_the_same_weights(site: Site, dataset: str, tmp_path: Path) -> None:
