@@ -13,24 +13,28 @@ export function startAccuracyProbe(form, weights, show) {
   // The server cancels any earlier estimate of this form.
   const name = [...crypto.getRandomValues(new Uint32Array(4))].join('');
   let latest = '';
+  let asking = null;
 
   async function probe() {
     const fields = { dataset: form.elements.dataset.value, name: weights(), form: name };
     const wanted = `${fields.dataset} ${fields.name}`;
     if (wanted === latest) return;
     latest = wanted;
+    asking?.abort();
+    const current = (asking = new AbortController());
     show(fields.name && 'Estimating the accuracy…');
     if (!fields.name) return;
     try {
-      const answer = await postForm(`${urlPrefix}/models/probe-accuracy`, fields);
-      if (wanted === latest) show(inWords(answer));
+      const answer = await postForm(`${urlPrefix}/models/probe-accuracy`, fields, { signal: current.signal });
+      if (current === asking) show(inWords(answer));
     } catch {
-      if (wanted === latest) show(''); // The recommendation is complete without it.
+      if (current === asking) show(''); // The recommendation is complete without it.
     }
   }
 
   function stop() {
     latest = '';
+    asking?.abort();
     request(`${urlPrefix}/models/probe-accuracy/stop`, { method: 'POST', body: new URLSearchParams({ form: name }), keepalive: true }).catch(() => {});
   }
 

@@ -118,3 +118,20 @@ def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], tra
         timeout=STEP_MILLISECONDS
     )
     expect(page.get_by_text(re.compile(r"trunk factor 0\.\d"))).to_be_visible()
+
+
+def test_the_estimated_accuracy_is_given_up_without_an_error(
+    page: Page, create: Callable[..., dict[str, Any]], server: Any, image_folder: Any
+) -> None:
+    size = {"resize_width": 64, "resize_height": 64, "resize_channels": 3}
+    dataset = finished(
+        server,
+        create("datasets", dataset_name="Given up", method="folder", folder_train=image_folder, **size),
+    )
+    page.route("**/models/probe-accuracy", lambda route: None)  # takes forever
+    page.route("**/models/preflight", lambda route: None)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    accuracy = page.locator("[data-accuracy]")
+    expect(accuracy).to_have_text("Estimating the accuracy…")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(accuracy).to_be_hidden()
