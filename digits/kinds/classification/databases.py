@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from digits.data.caffe import Entry, Shape, read_mean
 from digits.data.causes import Causes
-from digits.data.class_names import read_names, sort_labels
+from digits.data.class_names import read_names
 from digits.data.databases import LABELS_FILE, Database, find_job, open_database
-from digits.data.sources import Plan, Progress, UnusableSource, count_of, show
-from digits.kinds.classification.listing import Listing, plan_listings
+from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, show
+from digits.data.tables import SourceNotes
+from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification, Databases
 
 PROGRESS_RECORDS = 5000
@@ -103,23 +104,12 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
     """Plan the dataset of ``recipe`` from ``source``; raises UnusableSource."""
     found = find(source)
     checks = Checks(found.names)
-    listings = {name: _collect(database, checks, progress) for name, database in found.databases.items()}
+    splits = {name: _collect(database, checks, progress) for name, database in found.databases.items()}
     if found.mean is not None and checks.shape is not None:
         check_mean(found.mean, checks.shape)
-    names = found.names or sort_labels(set(listings["train"].labels))
-    for name, listing in listings.items():
-        unknown = sort_labels(set(listing.labels) - set(names))
-        if unknown:
-            raise UnusableSource(
-                f"The {name} images have labels that no training image has: {', '.join(unknown[:5])}."
-            )
-    made = plan_listings(
-        listings,
-        names,
-        recipe,
-        is_shuffled=False,  # databases are read in order
-    )
-    if set(made.splits) == set(listings):  # otherwise it belongs to different images
+    # Databases are read in order.
+    made = plan_listings(splits, found.names, recipe, SourceNotes(), is_shuffled=False)
+    if set(made.splits) == set(splits):  # otherwise it belongs to different images
         made.known_mean = found.mean
     return made
 
@@ -135,9 +125,9 @@ def check_mean(mean: NDArray[np.float32], shape: Shape) -> None:
         )
 
 
-def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
+def _collect(database: Database, checks: Checks, progress: Progress) -> SplitPlan:
     place = database.describe()
-    listing = Listing(database, place)
+    split = SplitPlan(database, source=place)
     faults = Causes()
     for number, entry in enumerate(database.entries()):
         if not number % PROGRESS_RECORDS:
@@ -148,12 +138,12 @@ def _collect(database: Database, checks: Checks, progress: Progress) -> Listing:
             if faults.count == MAX_FAULTS:
                 break
             continue
-        listing.files.append(entry.name)
-        listing.labels.append(intern(checks.class_name(entry.label)))
+        split.files.append(entry.name)
+        split.targets.append(intern(checks.class_name(entry.label)))
     if faults.count:
         at_least = "At least " if faults.count == MAX_FAULTS else ""
         raise UnusableSource(
             f"{at_least}{count_of(faults.count, 'record')} of {place} cannot be used: {faults.describe()}.",
             "Choose the labels file and the database of the same dataset, or recreate the database.",
         )
-    return listing
+    return split

@@ -6,32 +6,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from digits.data import parquet
-from digits.data.class_names import sort_labels
 from digits.data.dataset_folder import Contents
 from digits.data.image_lists import need_an_image
-from digits.data.sources import UnusableSource, listed
-from digits.data.tables import Faults, Row
-from digits.kinds.classification.listing import Listing, OpenTable, collect, json_rows
+from digits.data.sources import SplitPlan, UnusableSource, listed
+from digits.data.tables import Faults, Row, SourceNotes
+from digits.kinds.classification.listing import OpenTable, collect, json_rows
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 
 def read(
-    contents: Contents, source: DatasetFolder, max_unusable_percent: float
-) -> tuple[dict[str, Listing], list[str] | None]:
-    """Return the images of each split of the tables, and the class names if they are known.
+    contents: Contents, source: DatasetFolder, max_unusable_percent: float, notes: SourceNotes
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the images of each split of the tables with their labels, and the class names if they are known.
 
     Raises UnusableSource.
     """
     if contents.is_parquet:
-        return _read_parquet(contents, source, max_unusable_percent)
-    found: dict[str, Listing] = {}
+        return _read_parquet(contents, source, max_unusable_percent, notes)
+    splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
     for name, (path, *_) in contents.tables.items():
         split = ListedSplit(file=str(path), folder=str(path.parent))
         faults = Faults(path, max_unusable_percent, name)
-        found[name] = collect(metadata_rows(path, source), split, faults, known)
-        known = known or set(found["train"].labels)
-    return found, None
+        splits[name] = collect(metadata_rows(path, source), split, faults, notes, known)
+        known = known or set(splits["train"].targets)
+    return splits, []
 
 
 def need_images(contents: Contents, source: DatasetFolder) -> None:
@@ -62,36 +61,29 @@ def metadata_rows(path: Path, source: DatasetFolder) -> Iterator[Row[str]]:
 
 
 def _read_parquet(
-    contents: Contents, source: DatasetFolder, max_unusable_percent: float
-) -> tuple[dict[str, Listing], list[str] | None]:
+    contents: Contents, source: DatasetFolder, max_unusable_percent: float, notes: SourceNotes
+) -> tuple[dict[str, SplitPlan], list[str]]:
     first = contents.tables["train"][0]
     columns = parquet.find_columns(first, source.image_column, source.label_column)
-    found: dict[str, Listing] = {}
+    splits: dict[str, SplitPlan] = {}
     for name, paths in contents.tables.items():
         images = parquet.ParquetImages(contents.root, columns.image)
-        split = Listing(images, f"{contents.root} ({', '.join(path.name for path in paths[:3])})")
+        files = ", ".join(path.name for path in paths[:3])
+        splits[name] = split = SplitPlan(images, source=f"{contents.root} ({files})")
         for path in paths:
             below = path.relative_to(contents.root)
             own = parquet.find_columns(path, columns.image, columns.label)
             faults = Faults(path, max_unusable_percent, name, "row")
-            before = len(split.files)
+            before = len(split)
             for row, (label, fault) in enumerate(parquet.labels(path, own)):
                 if label is None:
                     faults.add(row + 1, fault)
                     continue
                 split.files.append(f"{below}:{row}")
-                split.labels.append(label)
-            if faults.count or len(split.files) > before:  # a shard can be empty
-                faults.check(len(split.files) - before)
-                split.unusable += faults.unusable
+                split.targets.append(label)
+            if faults.count or len(split) > before:  # a shard can be empty
+                faults.check(len(split) - before)
+                notes.add(faults)
         if not split.files:
             raise UnusableSource(f"The Parquet files for {name} have no rows.")
-        found[name] = split
-    names = list(columns.classes) or sort_labels(set(found["train"].labels))
-    for name, split in found.items():
-        unknown = set(split.labels) - set(names)
-        if unknown:
-            raise UnusableSource(
-                f"The {name} images have labels that no training image has: {listed(sorted(unknown))}."
-            )
-    return found, names
+    return splits, list(columns.classes)

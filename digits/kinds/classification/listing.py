@@ -7,7 +7,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 
@@ -19,10 +19,8 @@ from digits.data.shares import CreateWithShares
 from digits.data.sources import (
     MAX_LINES_SHOWN,
     ImageFolder,
-    ImageSource,
     Plan,
     SplitPlan,
-    Unusable,
     UnusableSource,
     choose,
     count_of,
@@ -35,6 +33,7 @@ from digits.data.tables import (
     MAX_TABLE_BYTES,
     Faults,
     Row,
+    SourceNotes,
     TableFile,
     has_no_image,
     is_number,
@@ -47,20 +46,6 @@ from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
-
-
-@dataclass
-class Listing:
-    """The images of a split and the name of the class of each; ``source`` is what pages show as the source."""
-
-    images: ImageSource
-    source: str
-    files: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    missing: int = 0
-    missing_lines: list[str] = field(default_factory=list)
-    unusable: list[Unusable] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 def text_rows(
@@ -173,34 +158,32 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             yield Row(number, "", None, str(error))
 
 
-def read_text_files(source: TextFiles, max_unusable_percent: float) -> tuple[dict[str, Listing], list[str]]:
-    """Return the images of each split, and the names of the classes; raises UnusableSource."""
+def read_text_files(
+    source: TextFiles, max_unusable_percent: float, notes: SourceNotes
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the images of each split with their labels, and the names of the classes; raises UnusableSource."""
     names = read_names(Path(source.labels))
-    found = {
-        name: collect(
-            text_rows(Path(split.file), Path(split.folder), names),
-            split,
-            Faults(Path(split.file), max_unusable_percent, name),
-        )
-        for name, split in splits_of(source).items()
-    }
-    return found, names
+    splits = {}
+    for name, split in splits_of(source).items():
+        rows = text_rows(Path(split.file), Path(split.folder), names)
+        splits[name] = collect(rows, split, Faults(Path(split.file), max_unusable_percent, name), notes)
+    return splits, names
 
 
-def read_tables(source: Tables, max_unusable_percent: float) -> dict[str, Listing]:
-    """Return the images of each split of CSV files; raises UnusableSource."""
-    found: dict[str, Listing] = {}
+def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes) -> dict[str, SplitPlan]:
+    """Return the images of each split of CSV files with their labels; raises UnusableSource."""
+    splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
     for name, split in splits_of(source).items():
         opened = OpenTable.open(Path(split.file), source)
         for part, rows in by_split(opened.rows(Path(split.folder)), opened.table, name).items():
             faults = Faults(Path(split.file), max_unusable_percent, part)
             faults.notes = opened.table.remarks if part == name else []
-            found[part] = collect(rows, split, faults, known)
+            splits[part] = collect(rows, split, faults, notes, known)
             if opened.pixels:
-                found[part].images = opened.pixels
-            known = known or set(found["train"].labels)
-    return found
+                splits[part].images = opened.pixels
+            known = known or set(splits["train"].targets)
+    return splits
 
 
 def by_split(rows: Iterator[Row[str]], table: TableFile, split: str) -> dict[str, Iterable[Row[str]]]:
@@ -222,13 +205,19 @@ def splits_of(source: TextFiles | Tables) -> dict[str, ListedSplit]:
 
 
 def collect(
-    rows: Iterable[Row[str]], split: ListedSplit, faults: Faults, known: set[str] | None = None
-) -> Listing:
-    """Read all ``rows`` of a split; labels must be among ``known``.
+    rows: Iterable[Row[str]],
+    split: ListedSplit,
+    faults: Faults,
+    notes: SourceNotes,
+    known: set[str] | None = None,
+) -> SplitPlan:
+    """Return the images in ``rows`` with their labels as targets, which must be among ``known``.
 
-    Rows that cannot be used are added to ``faults``. Raises UnusableSource if there are too many.
+    Rows that cannot be used are added to ``faults``, and with these to ``notes``. Raises UnusableSource if there are
+    too many.
     """
-    found = Listing(ImageFolder(Path(os.path.realpath(split.folder))), split.file)
+    plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
+    missing, lines = 0, list[str]()
     for line, image, label, fault, is_missing, _, written, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
@@ -238,45 +227,49 @@ def collect(
         if written:
             faults.match(written, image)
         if is_missing:
-            found.missing += 1
-            if len(found.missing_lines) < MAX_LINES_SHOWN:
-                found.missing_lines.append(f"line {line}: {show(image)}")
-        found.files.append(image)
-        found.labels.append(intern(label))
-    faults.check(len(found.files))
-    found.unusable = faults.unusable
-    found.remarks = faults.remarks()
-    return found
+            missing += 1
+            if len(lines) < MAX_LINES_SHOWN:
+                lines.append(f"line {line}: {show(image)}")
+        plan.files.append(image)
+        plan.targets.append(intern(label))
+    faults.check(len(plan.files))
+    notes.add(faults)
+    if missing:
+        file = show(os.path.basename(split.file))
+        listed_lines = first_lines(lines, missing)
+        notes.warnings.append(f"{count_of(missing, 'image')} of {file} not found: {listed_lines}.")
+    return plan
 
 
 def plan_listings(
-    listings: dict[str, Listing],
+    splits: dict[str, SplitPlan],
     names: list[str] | None,
     recipe: CreateWithShares,
+    notes: SourceNotes,
     *,
     is_shuffled: bool = True,
+    noun: str = "image",
 ) -> Plan:
-    """Plan the splits of ``listings``, dividing the classes of train for val and test if these are missing.
+    """Plan the ``splits``, whose targets are labels, and divide the classes of train for val and test if missing.
 
-    By default, the names of the classes are the labels of train, sorted. Raises UnusableSource.
+    By default, the names of the classes are the labels of train, sorted. ``noun`` is the word for what has a label.
+    Raises UnusableSource.
     """
-    shares = recipe.shares(listings)
-    train = listings["train"]
-    names = names or sort_labels(set(train.labels))
+    shares = recipe.shares(splits)
+    train = splits["train"]
+    names = names or sort_labels(set(train.targets))
     numbers = {name: number for number, name in enumerate(names)}
+    for name, split in splits.items():
+        if unknown := sort_labels(set(split.targets) - numbers.keys()):
+            raise UnusableSource(
+                f"The {name} {noun}s have labels that no training {noun} has: {listed(unknown)}."
+            )
     _need_two_classes(train, names)
-    warnings: list[str] = []
-    splits: dict[str, SplitPlan] = {}
-    for name, listing in listings.items():
-        warnings += listing.remarks
-        if listing.missing:
-            lines = first_lines(listing.missing_lines, listing.missing)
-            source = show(os.path.basename(listing.source))
-            warnings.append(f"{count_of(listing.missing, 'image')} of {source} not found: {lines}.")
-        targets = [numbers[label] for label in listing.labels]
-        splits[name] = SplitPlan(listing.images, listing.files, targets, list(targets), listing.source)
+    for split in splits.values():
+        split.targets = [numbers[label] for label in split.targets]
+        split.groups = list(split.targets)
     classes: list[list[int]] = [[] for _ in names]
-    for place, number in enumerate(splits["train"].groups):
+    for place, number in enumerate(train.groups):
         classes[number].append(place)
     groups = [choose(own, recipe.seed, "train", str(number)) for number, own in enumerate(classes)]
     splits = shares.divide(splits, groups, keeps_order=True)
@@ -287,13 +280,12 @@ def plan_listings(
         present = set(split.groups)
         absent = [label for number, label in enumerate(names) if number not in present]
         if absent:
-            warnings.append(f"Classes without {name} images: {listed(absent)}.")
-    unusable = [item for listing in listings.values() for item in listing.unusable]
-    return Plan(ClassIndex.of(names), splits, names, warnings, unusable, required_groups=2)
+            notes.warnings.append(f"Classes without {name} images: {listed(absent)}.")
+    return Plan(ClassIndex.of(names), splits, names, notes.warnings, notes.unusable, required_groups=2)
 
 
-def _need_two_classes(train: Listing, names: list[str]) -> None:
-    present = set(train.labels)
+def _need_two_classes(train: SplitPlan, names: list[str]) -> None:
+    present = set(train.targets)
     if len(present) < 2:
         place = show(train.source)
         raise UnusableSource(

@@ -36,6 +36,7 @@ from digits.data.sources import (
     show,
     shuffle,
 )
+from digits.data.tables import SourceNotes
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification import databases, dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (
@@ -146,32 +147,31 @@ def _read_files(
     progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
-    is_shuffled = True
+    is_shuffled, notes = True, SourceNotes()
     if isinstance(source, TextFiles):
         progress.reading(f"Reading {show(source.train.file)}")
-        found, names = listing.read_text_files(source, recipe.max_unusable_percent)
+        splits, names = listing.read_text_files(source, recipe.max_unusable_percent, notes)
         is_shuffled = source.shuffle
     elif isinstance(source, Tables):
         progress.reading(f"Reading {show(source.train.file)}")
-        found = listing.read_tables(source, recipe.max_unusable_percent)
+        splits = listing.read_tables(source, recipe.max_unusable_percent, notes)
     elif isinstance(source, LabeledRecords):
-        found, names = record_files.read(recipe, progress)
-        is_shuffled = False  # they are read in order
+        return record_files.plan(recipe, progress)
     elif isinstance(source, Databases):
         return databases.plan(recipe, source, progress)
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = find(source.folder)
         if not contents.tables:
-            splits = {
+            folders = {
                 name: _scan(FolderSplit(folder=str(path), min_per_class=1), progress)
                 for name, path in contents.folders.items()
             }
-            found_train, bounds = splits.pop("train")
-            return plan(found_train, bounds, recipe, separate=splits)
-        found, names = dataset_folder.read(contents, source, recipe.max_unusable_percent)
+            found, bounds = folders.pop("train")
+            return plan(found, bounds, recipe, separate=folders)
+        splits, names = dataset_folder.read(contents, source, recipe.max_unusable_percent, notes)
         is_shuffled = not contents.is_parquet  # these are read in the order of their rows
-    return listing.plan_listings(found, names, recipe, is_shuffled=is_shuffled)
+    return listing.plan_listings(splits, names, recipe, notes, is_shuffled=is_shuffled)
 
 
 def _scan(split: FolderSplit, progress: Progress, by_name: bool = False) -> tuple[Scan, Bounds]:

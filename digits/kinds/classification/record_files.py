@@ -16,9 +16,9 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.sources import Progress, UnusableSource, listed
+from digits.data.sources import Plan, Progress
 from digits.data.tables import SourceNotes
-from digits.kinds.classification.listing import Listing
+from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.record_source import RecordMapping, need_feature, read_records
 from digits.kinds.source_summary import SourceSummary
@@ -69,18 +69,8 @@ class ClassMapping(RecordMapping):
         return {"image_feature": image, "label_feature": label}
 
 
-def read(recipe: CreateClassification, progress: Progress) -> tuple[dict[str, Listing], list[str]]:
-    """Return the images of each split, and the names of the classes; raises UnusableSource."""
+def plan(recipe: CreateClassification, progress: Progress) -> Plan:
+    """Plan the dataset of ``recipe``, whose records are read in order; raises UnusableSource."""
     notes = SourceNotes()
     mapping, splits = read_records(recipe, ClassMapping, progress, notes)
-    names = mapping.names or sort_labels(set(splits["train"].targets))
-    found: dict[str, Listing] = {}
-    for name, split in splits.items():
-        unknown = set(split.targets) - set(names)
-        if unknown:
-            raise UnusableSource(
-                f"The {name} records have labels that no training record has: {listed(sorted(unknown))}."
-            )
-        found[name] = Listing(split.images, split.source, split.files, split.targets)
-    found["train"].unusable = notes.unusable
-    return found, names
+    return plan_listings(splits, mapping.names, recipe, notes, is_shuffled=False, noun="record")
