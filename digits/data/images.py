@@ -283,6 +283,26 @@ def thumbnail(image: Image.Image, side: int) -> bytes:
     return jpeg.write(as_pixels(image), THUMBNAIL_QUALITY)
 
 
+def reason_of(error: UnusableImage | OSError) -> str:
+    """Return why an image file cannot be used, for users."""
+    return error.reason if isinstance(error, UnusableImage) else error.strerror or str(error)
+
+
+def arrange(
+    tiles: NDArray[np.uint8], columns: int, gap: int = 0, rows: int | None = None, background: int = 255
+) -> NDArray[np.uint8]:
+    """Arrange images [N, H, W, C] row by row, by default in as many ``rows`` as they need, with gaps between them."""
+    count, height, width, channels = tiles.shape
+    rows = rows or -(-count // columns)
+    down, across = height + gap, width + gap
+    cells = np.full((rows * columns, down, across, channels), background, np.uint8)
+    cells[:count, :height, :width] = tiles
+    sheet = cells.reshape(rows, columns, down, across, channels).swapaxes(1, 2)
+    return sheet.reshape(rows * down, columns * across, channels)[
+        : rows * down - gap, : columns * across - gap
+    ]
+
+
 def side_by_side(pixels: Pixels) -> Pixels:
     """Move images that are stacked along the channels, [..., width, channels], beside each other."""
     channels = pixels.shape[-1]

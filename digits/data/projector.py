@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.core.files import make_folder, remove_tree, write_bytes
+from digits.data.images import arrange
 
 FOLDER = "projector"
 CONFIG_FILE = "projector_config.pbtxt"
@@ -80,11 +81,8 @@ def thumbnail_size(width: int, height: int, count: int) -> tuple[int, int]:
 def draw_sprite(thumbnails: Sequence[Image.Image]) -> bytes:
     """Arrange ``thumbnails`` of equal size in a square grid, as TensorBoard expects; return a PNG file."""
     across = math.ceil(math.sqrt(len(thumbnails)))
-    width, height = thumbnails[0].size
-    sprite = Image.new("RGB", (across * width, across * height))
-    for number, thumbnail in enumerate(thumbnails):
-        row, column = divmod(number, across)
-        sprite.paste(thumbnail, (column * width, row * height))
+    tiles = np.stack([np.asarray(thumbnail) for thumbnail in thumbnails])
+    sprite = Image.fromarray(arrange(tiles, across, rows=across, background=0))
     file = io.BytesIO()
     sprite.save(file, "PNG", compress_level=1)
     return file.getvalue()

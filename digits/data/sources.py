@@ -6,11 +6,12 @@ order in which a file system lists files.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import hashlib
 import os
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar
@@ -279,6 +280,16 @@ def read_bounded(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise ValueError(f"is larger than {max_bytes >> 20} MiB")
     return data
+
+
+@contextlib.contextmanager
+def naming_unreadable(path: Path) -> Iterator[None]:
+    """Raise UnusableSource that names the file ``path`` for an OSError or ValueError that is raised inside."""
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
 
 
 def show(path: str) -> str:

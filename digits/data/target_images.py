@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import unicodedata
@@ -146,12 +147,7 @@ def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | No
 
     ``targets`` are the usual names of the latter, in lower case.
     """
-    try:
-        names = {
-            entry.name.lower(): Path(entry.path) for entry in visible_entries(str(root)) if entry.is_dir()
-        }
-    except OSError:
-        return None
+    names = _folders_in(root)
     images = next((names[name] for name in IMAGE_FOLDERS if name in names), None)
     found = next((names[name] for name in targets if name in names), None)
     return (images, found) if images and found else None
@@ -162,12 +158,7 @@ def find_similar_folders(root: Path, targets: Collection[str]) -> dict[Path, Pat
 
     ``targets`` are the words for the latter, in lowercase. Of two folders, one of these words is enough.
     """
-    try:
-        names = {
-            entry.name.lower(): Path(entry.path) for entry in visible_entries(str(root)) if entry.is_dir()
-        }
-    except OSError:
-        return {}
+    names = _folders_in(root)
     found: dict[Path, Path] = {}
     for name, path in names.items():
         base = re.sub(r"[_-]?(image|img)s?\Z", "", name)
@@ -181,6 +172,14 @@ def find_similar_folders(root: Path, targets: Collection[str]) -> dict[Path, Pat
         if words[other] and not words[one]:
             found[names[one]] = names[other]
     return found
+
+
+def _folders_in(root: Path) -> dict[str, Path]:
+    """Return the folders in ``root`` by their names in lowercase; none if it cannot be read."""
+    with contextlib.suppress(OSError):
+        entries = visible_entries(str(root))
+        return {entry.name.lower(): Path(entry.path) for entry in entries if entry.is_dir()}
+    return {}
 
 
 def _by_stem(names: Collection[str], repeated: list[str]) -> dict[str, str]:

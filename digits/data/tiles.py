@@ -18,7 +18,6 @@ PICTURE_SIDE = 1200
 TILE_SIDE = 48
 MAX_TILES = 1024
 _GAP = 1
-_BACKGROUND = 255
 # Colors of viridis (Smith and van der Walt, 2015) at equal distances; neighbors are interpolated.
 _VIRIDIS = np.array(
     [
@@ -88,21 +87,13 @@ def draw_tiles(
     room = min(PICTURE_SIDE // (columns * (width + _GAP)), PICTURE_SIDE // (rows * (height + _GAP)))
     factor = max(1, min(math.ceil(side / max(height, width)), room))
     tiles = tiles.repeat(factor, 1).repeat(factor, 2)
-    grid = _arrange(tiles, rows, columns)
+    grid = images.arrange(tiles, columns, _GAP)
     return Picture(images.encode(grid, "png"), grid.shape[1], grid.shape[0], shown, total, low, high)
 
 
 def _reduction(side: int) -> int:
     """Return the subsampling step at which a map fits the picture."""
     return max(1, math.ceil(side / PICTURE_SIDE))
-
-
-def _arrange(tiles: NDArray[np.uint8], rows: int, columns: int) -> NDArray[np.uint8]:
-    count, height, width, _ = tiles.shape
-    cells = np.full((rows * columns, height + _GAP, width + _GAP, 3), _BACKGROUND, np.uint8)
-    cells[:count, :height, :width] = tiles
-    cells = cells.reshape(rows, columns, height + _GAP, width + _GAP, 3).swapaxes(1, 2)
-    return cells.reshape(rows * (height + _GAP), columns * (width + _GAP), 3)[:-_GAP, :-_GAP]
 
 
 def value_range(values: NDArray[Any]) -> tuple[float, float]:

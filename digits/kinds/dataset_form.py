@@ -41,9 +41,11 @@ from digits.kinds.form_fields import (
     Binding,
     FlagField,
     JobForm,
+    NeededWith,
     OptionalInteger,
     SwitchField,
     WholeNumber,
+    as_field_error,
     choices,
     number,
     select,
@@ -80,6 +82,11 @@ def required_integer(label: str, recipe: type[CreateDataset], *names: str) -> Wh
         validators=[InputRequired("This field is required."), Between(limits)],
         binding=bindings,
     )
+
+
+def _key(label: str, other: str) -> PasswordField:
+    both = NeededWith(other, "Enter both the access key and the secret key, or neither.")
+    return PasswordField(label, default="", validators=[Optional(), Length(max=1024), both])
 
 
 class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
@@ -147,8 +154,8 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     dsopts_num_threads = OptionalInteger("Encoder threads", validators=[Optional(), NumberRange(1)])
 
     s3_endpoint_url = StringField("S3 endpoint", default="", validators=[Optional(), Length(max=1024)])
-    s3_accesskey = PasswordField("S3 access key", default="", validators=[Optional(), Length(max=1024)])
-    s3_secretkey = PasswordField("S3 secret key", default="", validators=[Optional(), Length(max=1024)])
+    s3_accesskey = _key("S3 access key", "s3_secretkey")
+    s3_secretkey = _key("S3 secret key", "s3_accesskey")
     s3_keepcopiesondisk = FlagField("Keep the downloaded files", default=False)
 
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
@@ -251,21 +258,9 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
 
     def validate_s3_endpoint_url(self, field: StringField) -> None:
         field.data = field.data.strip()
-        try:
+        with as_field_error():
             if self.check_address(field.data).scheme not in WEB_SCHEMES:
                 raise BadRequest("Enter an address that starts with https:// or http://.")
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
-
-    def validate_s3_secretkey(self, field: StringField) -> None:
-        self._need_both(field, self.s3_accesskey)
-
-    def validate_s3_accesskey(self, field: StringField) -> None:
-        self._need_both(field, self.s3_secretkey)
-
-    def _need_both(self, field: StringField, other: StringField) -> None:
-        if field.data and not other.data:
-            raise ValidationError("Enter both the access key and the secret key, or neither.")
 
     @property
     def opens_files(self) -> bool:

@@ -74,10 +74,8 @@ class Export:
         yield from self._lists.items()
 
     def _split_entries(self, split: str, content: SplitRecords) -> Iterator[Entry]:
-        try:
-            reader = self.open_split(content)
-        except UnreadableFile as error:
-            self.report_damage(split, None, str(error))
+        reader = self._open_split(split, content)
+        if reader is None:
             return
         with reader:
             for number in range(len(reader)):
@@ -90,9 +88,13 @@ class Export:
                 else:
                     yield from files
 
-    def open_split(self, content: SplitRecords) -> SplitReader:
-        """Open the records of a split; raises DamagedRecords."""
-        return SplitReader(self.folder, content, self.indexes.get(self.folder, content))
+    def _open_split(self, split: str, content: SplitRecords) -> SplitReader | None:
+        """Open the records of a split; if they are damaged, report it and return None."""
+        try:
+            return SplitReader(self.folder, content, self.indexes.get(self.folder, content))
+        except UnreadableFile as error:
+            self.report_damage(split, None, str(error))
+            return None
 
     def report_damage(self, split: str, number: int | None, reason: str) -> None:
         """List a record, or a whole split, as left out."""
@@ -179,10 +181,8 @@ class TFRecords(Export):
         yield from super().entries()
 
     def _split_entries(self, split: str, content: SplitRecords) -> Iterator[Entry]:
-        try:
-            reader = self.open_split(content)
-        except UnreadableFile as error:
-            self.report_damage(split, None, str(error))
+        reader = self._open_split(split, content)
+        if reader is None:
             return
         with reader:
             first = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,7 +27,6 @@ from digits.data.data_roots import FileType, Roots
 from digits.data.databases import find_job, is_database
 from digits.data.image_lists import need_an_image
 from digits.data.shards import is_pattern
-from digits.data.sources import UnusableSource
 from digits.kinds.request_fields import parse_flag
 
 NAME_LENGTH = 200
@@ -509,6 +509,15 @@ def plain(number: float) -> float:
     return int(number) if number == int(number) else number
 
 
+@contextlib.contextmanager
+def as_field_error() -> Iterator[None]:
+    """Raise ValidationError with the message and the hint of a DigitsError that is raised inside."""
+    try:
+        yield
+    except DigitsError as error:
+        raise ValidationError(error.sentences) from None
+
+
 class RequiredIf:
     """Require the field if all other fields have these values, or without any always; ignore it otherwise.
 
@@ -527,6 +536,18 @@ class RequiredIf:
         if field.data is None or (isinstance(field.data, str) and not field.data.strip()):
             field.errors = []
             raise StopValidation(self._message)
+
+
+class NeededWith:
+    """Refuse a value without one of the field ``other``; ``message`` says so."""
+
+    def __init__(self, other: str, message: str) -> None:
+        self._other, self._message = other, message
+
+    def __call__(self, form: Form, field: Field) -> None:
+        other = form[self._other]
+        if field.data not in (None, "") and other.data in (None, "") and not other.process_errors:
+            raise ValidationError(self._message)
 
 
 class NotLessThan:
@@ -554,10 +575,8 @@ class AllowedPath:
         self._file_type, self._may_be_empty = file_type, may_be_empty
 
     def __call__(self, form: Form, field: Field) -> None:
-        try:
+        with as_field_error():
             field.data = self.resolve(form, field.data or "")
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
         if any(map(is_address, field.data.splitlines())):
             raise StopValidation
 
@@ -577,11 +596,9 @@ def need_images(field: Field) -> None:
     folder = Path(field.data or "")
     if not field.data or not folder.is_dir():
         return
-    try:
+    with as_field_error():
         if not is_database(folder) and find_job(folder) is None:
             need_an_image(folder)
-    except UnusableSource as error:
-        raise ValidationError(error.sentences) from None
 
 
 def check_images(form: Form, names: Iterable[str]) -> bool:

@@ -91,7 +91,7 @@ class FormSource:
         raise NotImplementedError
 
 
-def method_field(sources: Sequence[FormSource], label: str = "Source") -> SelectField:
+def method_field(sources: Sequence[FormSource]) -> SelectField:
     """Return the field that selects one of the ``sources``, by default the first one."""
     options = choices(*((source.method, source.title) for source in sources))
-    return SelectField(label, choices=options, default=sources[0].method)
+    return SelectField("Source", choices=options, default=sources[0].method)

@@ -11,12 +11,12 @@ from typing import Any, Generic, cast
 from msgspec import Struct
 from wtforms import Form, SelectField, StringField
 from wtforms.fields.choices import Choice
-from wtforms.validators import Length, Optional, ValidationError
+from wtforms.validators import Length, Optional
 
 from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, Binding, Bound, RequiredIf, text_field
+from digits.kinds.form_fields import AllowedFiles, Binding, Bound, RequiredIf, as_field_error, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.record_source import RecordMapping, RecordSource, first_record
@@ -81,10 +81,8 @@ class ShapeField(Bound, StringField):
         return shape_text(sizes)
 
     def pre_validate(self, form: Form) -> None:
-        try:
+        with as_field_error():
             _ = self.setting
-        except BadRequest as error:
-            raise ValidationError(error.message) from None
 
 
 class RecordFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):

@@ -186,10 +186,8 @@ class Sample:
                 self.read -= 1
                 return
             picture = images.open_picture(data, 3, enough=(64, 64), bits=None)
-        except images.UnusableImage as error:
-            self.broken.add(show(name), error.reason)
-        except OSError as error:
-            self.broken.add(show(name), error.strerror or str(error))
+        except (images.UnusableImage, OSError) as error:
+            self.broken.add(show(name), images.reason_of(error))
         else:
             self.bits = max(self.bits, picture.bits)
             self.formats[format_name] += 1

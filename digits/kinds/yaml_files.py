@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from digits.data.sources import UnusableSource, read_bounded, show
+from digits.data.sources import UnusableSource, naming_unreadable, read_bounded, show
 
 YAML_ENDINGS = (".yaml", ".yml")
 MAX_BYTES = 1 << 20
@@ -71,10 +71,9 @@ def is_text(value: Any) -> bool:
 
 
 def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str:
+    with naming_unreadable(path):
+        data = read_bounded(path, max_bytes)
     try:
-        return read_bounded(path, max_bytes).decode("utf-8-sig")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UnusableSource(f"{show(path.name)} is not UTF-8 text.", "Save it as UTF-8.") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error

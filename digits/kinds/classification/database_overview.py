@@ -11,7 +11,7 @@ from digits.data.caffe import Entry, Shape
 from digits.data.causes import Causes
 from digits.data.class_names import sort_labels
 from digits.data.databases import Database
-from digits.data.images import UnusableImage
+from digits.data.images import UnusableImage, reason_of
 from digits.data.sources import UnusableSource, count_of, show
 from digits.kinds.classification.databases import Checks, Found, check_mean, find
 from digits.kinds.classification.recipe import Databases
@@ -95,7 +95,7 @@ class DatabaseOverview(Overview):
         try:
             return thumbnail(database.read(name))
         except (UnusableImage, OSError) as error:
-            reason = error.reason if isinstance(error, UnusableImage) else str(error)
+            reason = reason_of(error)
             self.start.problems.append(f"The first record, {show(name)}, cannot be used: {reason}.")
             return ""
 

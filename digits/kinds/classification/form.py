@@ -11,7 +11,6 @@ from wtforms import Form, StringField, TextAreaField
 from wtforms.validators import Optional, StopValidation, ValidationError
 
 from digits.core import schema
-from digits.core.errors import DigitsError
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType
 from digits.data.declared_splits import describe_splits
@@ -39,6 +38,7 @@ from digits.kinds.form_fields import (
     OptionalInteger,
     RequiredIf,
     SwitchField,
+    as_field_error,
     flag,
     text_field,
 )
@@ -243,10 +243,8 @@ class DatasetForm(
                 self.notes.append(describe_splits(folders))
 
     def validate_s3_bucket(self, field: StringField) -> None:
-        try:
+        with as_field_error():
             self.resolve(CLOUD.address(self), "folder")
-        except DigitsError as error:
-            raise ValidationError(error.sentences) from None
 
     validate_folder_pct_val = SharesForm.validate_pct_val
     validate_folder_pct_test = SharesForm.validate_pct_test

@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, count_of, listed, read_bounded, show
+from digits.data.sources import UnusableSource, count_of, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
@@ -70,11 +70,8 @@ def _read(
 
 
 def _parse(path: Path) -> Element:
-    try:
+    with naming_unreadable(path):
         tree = parse_xml(read_bounded(path, MAX_BYTES))
-    except (InvalidAnnotation, OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
     if tree.tag != "annotations" or tree.find("image") is None:
         raise UnusableSource(
             f"{show(path.name)} does not list images.", "Export the task from CVAT as “CVAT for images”."

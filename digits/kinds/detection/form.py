@@ -46,9 +46,11 @@ from digits.kinds.form_fields import (
     Between,
     Binding,
     NamesField,
+    NeededWith,
     OptionalInteger,
     RequiredIf,
     TextField,
+    as_field_error,
     check_images,
     choices,
     paths_field,
@@ -74,8 +76,10 @@ def _folder(label: str, name: str) -> TextField:
     return text_field(label, CreateDetection, name, Optional(), AllowedPath("folder"))
 
 
-def _side(label: str) -> OptionalInteger:
-    return OptionalInteger(label, validators=[Optional(), Between(schema.limits(CreateDetection, "width"))])
+def _side(label: str, other: str) -> OptionalInteger:
+    limits = Between(schema.limits(CreateDetection, "width"))
+    both = NeededWith(other, "Enter both the width and the height, or neither.")
+    return OptionalInteger(label, validators=[Optional(), limits, both])
 
 
 def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
@@ -246,11 +250,11 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = feature_field("Classes of objects", BoxRecords, "class_feature")
     record_labels = text_field("Label map", BoxRecords, "labels", AllowedPath("file", may_be_empty=True))
-    padding_image_width = _side("Padding width")
-    padding_image_height = _side("Padding height")
+    padding_image_width = _side("Padding width", "padding_image_height")
+    padding_image_height = _side("Padding height", "padding_image_width")
     # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.
-    resize_image_width = _side("Image width")
-    resize_image_height = _side("Image height")
+    resize_image_width = _side("Image width", "resize_image_height")
+    resize_image_height = _side("Image height", "resize_image_width")
     val_min_box_size = OptionalInteger(
         "Minimum validation box size",
         validators=[Optional(), NumberRange(0, MAX_BOX_SIZE)],
@@ -266,10 +270,8 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     def validate_train_label_folder(self, field: StringField) -> None:
         images = self.train_image_folder
         if not field.data and not images.errors:
-            try:
+            with as_field_error():
                 found = {} if is_address(images.data) else self.find_sources(Path(images.data))
-            except UnusableSource as error:
-                raise ValidationError(error.sentences) from None
             if not found:
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
@@ -292,30 +294,12 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     def _complete(self, field: StringField, images: StringField, missing: str) -> None:
         """Find the annotations of a split in the folder of its ``images``; raises ValidationError."""
         if images.data and not field.data and not images.errors:
-            try:
+            with as_field_error():
                 found = {} if is_address(images.data) else find_sources(Path(images.data))
-            except UnusableSource as error:
-                raise ValidationError(error.sentences) from None
             if not ("train" in found and all(map(self.meta.data_roots.contain, found["train"]))):
                 raise ValidationError(missing)
             images.data, field.data = map(str, found["train"])
         self._check_labels(field)
-
-    def validate_resize_image_width(self, field: IntegerField) -> None:
-        self._need_other(field, self.resize_image_height)
-
-    def validate_resize_image_height(self, field: IntegerField) -> None:
-        self._need_other(field, self.resize_image_width)
-
-    def validate_padding_image_width(self, field: IntegerField) -> None:
-        self._need_other(field, self.padding_image_height)
-
-    def validate_padding_image_height(self, field: IntegerField) -> None:
-        self._need_other(field, self.padding_image_width)
-
-    def _need_other(self, field: IntegerField, other: IntegerField) -> None:
-        if field.data is not None and other.data is None and not other.process_errors:
-            raise ValidationError("Enter both the width and the height, or neither.")
 
     def image_settings(self) -> dict[str, Any]:
         settings = super().image_settings()
@@ -347,7 +331,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         """Raise ValidationError unless the field contains annotations, or nothing."""
         if not field.data or field.errors:
             return
-        try:
+        with as_field_error():
             path = self.find_labels(Path(field.data))
             field.data = str(path)
             if find_format(path, self.format.data) is box_table.FORMAT and path.is_file():
@@ -355,8 +339,6 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
                 table = open_boxes(path, settings, MAX_BYTES)
                 find_columns(table, settings)
                 table.need_rows()
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
 
     def find_labels(self, path: Path) -> Path:
         """Return the real path of the annotations ``path``: that of the only JSON file for its folder."""

@@ -18,8 +18,6 @@ from digits.data.target_images import IMAGE_FOLDERS
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 
 MAX_LABEL_BYTES = 16 << 20
-# Files with the names of the classes of YOLO, one per line.
-NAME_FILES = ("classes.txt", "obj.names")
 # Texts beside annotations, such as Roboflow's README.dataset.txt, and lists of images.
 _ABOUT_LABELS = re.compile(
     r"(readme.*|notes?|licen[cs]e|obj|(class|label)(es|s|map|_names)?|train|trainval|val|valid|test)\.(txt|names)",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, count_of, read_bounded, show
+from digits.data.sources import count_of, naming_unreadable, read_bounded
 from digits.data.tables import IMAGE_COLUMNS, Faults, is_image
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
 from digits.kinds.detection.format import Format, Source
@@ -111,11 +111,8 @@ def _time(annotation: dict[str, Any]) -> str:
 
 
 def _tasks(path: Path) -> list[dict[str, Any]]:
-    try:
+    with naming_unreadable(path):
         content = load(read_bounded(path, MAX_BYTES))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
     return items([content] if isinstance(content, dict) and "data" in content else content)
 
 

@@ -22,7 +22,7 @@ from digits.data.record_features import (
     values_of,
 )
 from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, read_bounded, show
+from digits.data.sources import UnusableSource, count_of, naming_unreadable, read_bounded, show
 from digits.kinds.detection.annotations import Box
 from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits, CreateDetection
 from digits.kinds.record_source import RecordMapping, need_feature
@@ -260,10 +260,8 @@ def _box_names(source: BoxRecords, guessed: dict[str, str], first: ExampleFeatur
 
 def read_label_map(path: Path) -> dict[int, str]:
     """Read the names of the classes by number from a label map (.pbtxt); raises UnusableSource."""
-    try:
+    with naming_unreadable(path):
         text = read_bounded(path, MAX_LABEL_MAP_BYTES).decode()
-    except (OSError, ValueError) as error:
-        raise UnusableSource(f"{show(path.name)} cannot be read: {error}.") from error
     found: dict[int, str] = {}
     for item in _ITEM.findall(text):
         number = _ID.search(item)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
-from digits.data.sources import UnusableSource, listed, read_bounded, show
+from digits.data.sources import UnusableSource, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
 from digits.kinds.detection.format import Format, Source
@@ -34,12 +34,9 @@ _ONLY_CLASS = "object"
 
 def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Return the regions of each image by its file name; raises UnusableSource."""
-    try:
+    with naming_unreadable(path):
         data = read_bounded(path, MAX_BYTES)
         entries = _rows(data) if path.suffix.lower() == ".csv" else _entries(load(data))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
     found: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
         found.setdefault(str(entry.get("filename") or ""), []).extend(items(entry.get("regions")))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from wtforms import StringField
-from wtforms.validators import DataRequired, Optional, ValidationError
+from wtforms.validators import DataRequired, Optional
 
 from digits.core.remote import is_address
-from digits.data.sources import UnusableSource
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath, need_images, text_field
+from digits.kinds.form_fields import AllowedPath, as_field_error, need_images, text_field
 from digits.kinds.gan.attributes import open_attributes
 from digits.kinds.gan.recipe import CreateGan
 
@@ -32,9 +31,6 @@ class DatasetForm(ImageDatasetForm[CreateGan]):
         need_images(field)
 
     def validate_file_list(self, field: StringField) -> None:
-        if field.errors or not field.data or is_address(field.data):
-            return
-        try:
-            open_attributes(Path(field.data))
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
+        if field.data and not field.errors and not is_address(field.data):
+            with as_field_error():
+                open_attributes(Path(field.data))

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from digits.data import images
-from digits.data.images import Geometry, UnusableImage
+from digits.data.images import Geometry, UnusableImage, reason_of
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, SplitPlan, show
 from digits.data.tables import SourceNotes
@@ -33,10 +33,8 @@ class ImagePlan(Plan):
             data = cast(TargetImageSplit, split).target_images.read(name)
             picture = self.open(data, self.target.shape[2], size)
             _check_proportions(picture.size, geometry.size)
-        except UnusableImage as error:
-            raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
-        except OSError as error:
-            raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
+        except (UnusableImage, OSError) as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {reason_of(error)}") from error
         resized = _resize(picture, Geometry(picture.size, *size, geometry.mode))
         return {self.target.feature: [images.encode(resized, "png")]}
 

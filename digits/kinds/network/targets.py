@@ -127,6 +127,18 @@ def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
     return (exact or wider or tensors)[0]
 
 
+def select_columns(outputs: Any, count: int) -> tf.Tensor:
+    """Select the prediction, float32 [N, count]; that of a single number may have the shape [N]."""
+    found = tf.cast(select_output(outputs, count), tf.float32)
+    return found[:, None] if found.shape.rank == 1 else found
+
+
+def find_columns(outputs: Any, count: int) -> tf.Tensor | None:
+    """Return the prediction like `select_columns`; None for a network with another purpose."""
+    found = select_columns(outputs, count)
+    return found if found.shape.rank == 2 and found.shape[1] == count else None
+
+
 def is_channels_first(shape: Sequence[int | None], channels: int) -> bool:
     """Return whether images of this ``shape`` [N, ?, ?, ?] with a number of ``channels`` are [N, channels, H, W]."""
     return len(shape) == 4 and shape[1] == channels != shape[3]

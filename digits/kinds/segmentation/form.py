@@ -17,7 +17,14 @@ from digits.data.tables import is_image
 from digits.data.target_images import divide
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.detection.formats import find_file, find_sources
-from digits.kinds.form_fields import AllowedPath, TextField, check_images, choices, text_field
+from digits.kinds.form_fields import (
+    AllowedPath,
+    TextField,
+    as_field_error,
+    check_images,
+    choices,
+    text_field,
+)
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
@@ -208,9 +215,6 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
         self._check_text(field, read_color_map)
 
     def _check_text(self, field: StringField, read: Callable[[str], Any]) -> None:
-        if field.errors or not field.data:
-            return
-        try:
-            read(str(Path(field.data)))
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
+        if field.data and not field.errors:
+            with as_field_error():
+                read(str(Path(field.data)))

@@ -9,7 +9,7 @@ from pathlib import Path
 from digits.data import images
 from digits.data.causes import Causes
 from digits.data.frames import Frame, words
-from digits.data.images import UnusableImage
+from digits.data.images import UnusableImage, reason_of
 from digits.data.mask_fit import MaskFits, frame_of
 from digits.data.masks import Code, MaskSurvey, open_mask
 from digits.data.record_features import ExampleFeatures
@@ -79,10 +79,8 @@ class Overview:
                 mask = open_mask(data)
                 surveys.append((mask_name, code.survey(mask)))
                 frames.append((mask_name, frame_of(sources, name, mask)))
-            except UnusableImage as error:
-                broken.add(show(mask_name), error.reason)
-            except OSError as error:
-                broken.add(show(mask_name), error.strerror or str(error))
+            except (UnusableImage, OSError) as error:
+                broken.add(show(mask_name), reason_of(error))
         fits = MaskFits.of([frame for _, frame in frames])
         for mask_name, frame in frames:
             if not fits.fits(frame):

@@ -22,7 +22,7 @@ from PIL import Image
 from digits.data import images, parallel
 from digits.data.class_names import read_names
 from digits.data.frames import Frame
-from digits.data.images import Geometry, UnusableImage
+from digits.data.images import Geometry, UnusableImage, reason_of
 from digits.data.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.mask_values import default_names, recognize
 from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
@@ -115,10 +115,8 @@ class SegmentationPlan(Plan):
             fits = MaskFit(target.turn, self.scales)
             fits.check(image.size, geometry.size)
             classes = fits.apply(Image.fromarray(self.code.decode(image)), geometry.size)
-        except UnusableImage as error:
-            raise UnusableImage(f"{TARGET} {show(name)}: {error.reason}") from error
-        except OSError as error:
-            raise UnusableImage(f"{TARGET} {show(name)}: {error.strerror or error}") from error
+        except (UnusableImage, OSError) as error:
+            raise UnusableImage(f"{TARGET} {show(name)}: {reason_of(error)}") from error
         resized = geometry.resize_mask(classes, IGNORED)
         return {self.target.feature: [images.encode_image(resized, "png")]}
 
@@ -369,10 +367,8 @@ def _refuse_all(split: TargetImageSplit, code: Code) -> None:
         try:
             code.survey(open_mask(split.target_images.read(name)))
         except (UnusableImage, OSError) as error:
-            reason = error.reason if isinstance(error, UnusableImage) else error.strerror or str(error)
-            raise UnusableSource(
-                f"{NO_MASK} The first one is {show(name)}: {reason}.", USABLE_MASKS
-            ) from error
+            first = f"The first one is {show(name)}: {reason_of(error)}."
+            raise UnusableSource(f"{NO_MASK} {first}", USABLE_MASKS) from error
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ from digits.data.sources import UnusableSource, show
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.data.text_rows import read_rows
 from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath, Binding, TextField, choices, select, text_field
+from digits.kinds.form_fields import (
+    AllowedPath,
+    Binding,
+    TextField,
+    as_field_error,
+    choices,
+    select,
+    text_field,
+)
 from digits.kinds.form_source import FormSource
 from digits.kinds.source_summary import SourceSummary, Suggestion
 from digits.kinds.table_form import DIALECT, DialectFields
@@ -90,9 +98,6 @@ class DatasetForm(DialectFields[CreateText]):
             raise ValidationError(str(error)) from None
 
     def validate_class_labels_file(self, field: StringField) -> None:
-        if field.errors or not field.data:
-            return
-        try:
-            read_labels(Path(field.data))
-        except UnusableSource as error:
-            raise ValidationError(error.sentences) from None
+        if field.data and not field.errors:
+            with as_field_error():
+                read_labels(Path(field.data))

@@ -130,6 +130,19 @@ def load_manifest(dataset: Path) -> Manifest:
         ) from error
 
 
+def read_some(dataset: Path, manifest: Manifest, most: int) -> tuple[list[int], tf.Tensor, tf.Tensor]:
+    """Return the numbers of at most ``most`` evenly spaced training records, their images and their targets.
+
+    Raises UserFault if there are none, or if they are damaged.
+    """
+    with reporting_damage(dataset), SplitReader(dataset, manifest.splits["train"]) as reader:
+        if not len(reader):
+            raise UserFault("The dataset has no training records.")
+        numbers = np.linspace(0, len(reader) - 1, min(most, len(reader))).astype(int).tolist()
+        payloads = [reader.payload(number) for number in numbers]
+    return numbers, *Decoder(manifest).decode(tf.constant(payloads))
+
+
 def preparation(
     manifest: Manifest,
     dataset: Path,

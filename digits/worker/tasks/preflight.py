@@ -456,11 +456,4 @@ def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         scale = LARGEST_SIDE / larger
         size = max(1, round(width * scale)), max(1, round(height * scale))
         pixels = np.stack([images.resize(image, *size, "squash") for image in pixels])
-    count, height, width, channels = pixels.shape
-    columns = min(COLUMNS, count)
-    rows = -(-count // columns)
-    sheet = np.full((rows * (height + GAP) - GAP, columns * (width + GAP) - GAP, channels), 255, np.uint8)
-    for place, image in enumerate(pixels):
-        top, left = place // columns * (height + GAP), place % columns * (width + GAP)
-        sheet[top : top + height, left : left + width] = image
-    return sheet
+    return images.arrange(pixels, min(COLUMNS, len(pixels)), GAP)

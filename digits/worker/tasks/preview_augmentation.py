@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from digits.core import augmentation_preview
@@ -14,10 +13,7 @@ from digits.core.augmentation_preview import AugmentationPreview, Augmented, Pic
 from digits.core.events import EventLog
 from digits.data import images
 from digits.data.record_pictures import picture_of
-from digits.data.records import SplitReader
-from digits.worker.failure import UserFault
 from digits.worker.input import display, feeds
-from digits.worker.input.damage import reporting_damage
 from digits.worker.tasks import background
 
 
@@ -30,12 +26,7 @@ def run(recipe: recipes.PreviewAugmentation, task_folder: Path, events: EventLog
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
     prepare = feeds.preparation(manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment)
-    with reporting_damage(dataset), SplitReader(dataset, manifest.splits["train"]) as reader:
-        if not len(reader):
-            raise UserFault("The dataset has no training records.")
-        numbers = np.linspace(0, len(reader) - 1, min(recipe.records, len(reader))).astype(int).tolist()
-        payloads = [reader.payload(number) for number in numbers]
-    pixels, targets = feeds.Decoder(manifest).decode(tf.constant(payloads))
+    numbers, pixels, targets = feeds.read_some(dataset, manifest, recipe.records)
     # All variants are one batch, in which MixUp and CutMix blend neighbors: different records.
     repeats = [recipe.variants] + [1] * (len(pixels.shape) - 1)
     batch, given = prepare.for_training(

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
 from digits.data.pretrained_catalog import CATALOG, Pretrained
-from digits.data.records import SplitReader
 from digits.kinds.network.intervals import wilson
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
-from digits.worker.input.damage import reporting_damage
 from digits.worker.network import applications
 from digits.worker.network.variables import plain, plain_name
 from digits.worker.tasks import background
@@ -39,10 +37,7 @@ def run(recipe: recipes.ProbeAccuracy, task_folder: Path, events: EventLog) -> d
     manifest = feeds.load_manifest(dataset)
     if not manifest.target.labels:
         raise UserFault("Only the accuracy of image classification can be estimated.")
-    with reporting_damage(dataset), SplitReader(dataset, manifest.splits["train"]) as reader:
-        numbers = np.linspace(0, len(reader) - 1, min(recipe.records, len(reader))).astype(int).tolist()
-        payloads = [reader.payload(number) for number in numbers]
-    pixels, labels = feeds.Decoder(manifest).decode(tf.constant(payloads))
+    numbers, pixels, labels = feeds.read_some(dataset, manifest, recipe.records)
     features = _features(CATALOG[recipe.network], Path(recipe.weights), pixels)
     accuracy = leave_one_out(features, labels.numpy())
     interval = wilson(accuracy, len(numbers))

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.kinds.network import metrics
-from digits.kinds.network.targets import select_output
+from digits.kinds.network.targets import find_columns
 
 
 class Metrics(metrics.Metrics):
@@ -21,7 +21,7 @@ class Metrics(metrics.Metrics):
     """
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
-        logits = self._logits(output)
+        logits = find_columns(output, self.target.outputs)
         if logits is None:
             return {}
         predicted = tf.cast(logits >= 0, tf.float32)
@@ -39,7 +39,7 @@ class Metrics(metrics.Metrics):
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
         """The logits and the labels of each record, float32 [N, 2 · labels]."""
-        logits = self._logits(output)
+        logits = find_columns(output, self.target.outputs)
         return None if logits is None else tf.concat([logits, y], axis=1)
 
     def summarize_records(self, values: NDArray[np.float32]) -> dict[str, float]:
@@ -50,14 +50,6 @@ class Metrics(metrics.Metrics):
         predicted = logits >= 0
         both, total = (predicted & true).sum(axis=0), predicted.sum(axis=0) + true.sum(axis=0)
         return {"map": _mean(precisions), "f1_macro": _mean(2 * both[present] / total[present])}
-
-    def _logits(self, output: Any) -> tf.Tensor | None:
-        """Return the logits, float32 [N, labels], or None for a network with another purpose."""
-        logits = tf.cast(select_output(output, self.target.outputs), tf.float32)
-        if logits.shape.rank == 1:
-            logits = logits[:, None]
-        is_suitable = logits.shape.rank == 2 and logits.shape[1] == self.target.outputs
-        return logits if is_suitable else None
 
 
 def average_precision(scores: NDArray[np.float32], true: NDArray[np.bool_]) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from digits.data.images import Geometry
 from digits.kinds.network import targets
-from digits.kinds.network.targets import LossLabels
+from digits.kinds.network.targets import LossLabels, select_columns
 
 
 class Targets(targets.Targets):
@@ -18,8 +18,7 @@ class Targets(targets.Targets):
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The sigmoid of the output, float32 [N, labels]; an output for a single label may have the shape [N]."""
-        found = super().predict(outputs)
-        return tf.sigmoid(found[:, None] if found.shape.rank == 1 else found)
+        return tf.sigmoid(select_columns(outputs, self.target.outputs))
 
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Raise UnsuitableOutput unless there is one number for each label, and the loss depends on the labels."""

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.kinds.network import metrics
-from digits.kinds.network.targets import select_output
+from digits.kinds.network.targets import find_columns
 
 
 class Metrics(metrics.Metrics):
@@ -20,10 +20,8 @@ class Metrics(metrics.Metrics):
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
         """The distance and the label of each pair, float32 [N, 2]; None for a network with another purpose."""
-        distances = tf.cast(select_output(output, 1), tf.float32)
-        if distances.shape.rank == 1:
-            distances = distances[:, None]
-        if distances.shape.rank != 2 or distances.shape[1] != 1:
+        distances = find_columns(output, 1)
+        if distances is None:
             return None
         return tf.concat([distances, tf.cast(y, tf.float32)[:, None]], axis=1)
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from digits.data.images import Geometry
 from digits.kinds.network import targets
-from digits.kinds.network.targets import LossLabels, select_output
+from digits.kinds.network.targets import LossLabels, select_columns
 
 
 class Targets(targets.Targets):
@@ -21,8 +21,7 @@ class Targets(targets.Targets):
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The distance, float32 [N, 1]."""
-        found = tf.cast(select_output(outputs, 1), tf.float32)
-        return found[:, None] if found.shape.rank == 1 else found
+        return select_columns(outputs, 1)
 
     def accepts(self, shape: Sequence[int]) -> bool:
         return list(shape) == [1]

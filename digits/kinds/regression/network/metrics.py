@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.kinds.network import metrics
-from digits.kinds.network.targets import select_output
+from digits.kinds.network.targets import find_columns
 
 
 class Metrics(metrics.Metrics):
@@ -20,10 +20,8 @@ class Metrics(metrics.Metrics):
     """
 
     def statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
-        predicted = tf.cast(select_output(output, self.target.outputs), tf.float32)
-        if predicted.shape.rank == 1:
-            predicted = predicted[:, None]
-        if predicted.shape.rank != 2 or predicted.shape[1] != self.target.outputs:
+        predicted = find_columns(output, self.target.outputs)
+        if predicted is None:
             return {}
         # In units of the standard deviation, so that float32 is exact enough for any scale.
         scale = tf.constant(self._scale(), tf.float32)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from digits.data.images import Geometry
 from digits.kinds.network import targets
-from digits.kinds.network.targets import LossLabels
+from digits.kinds.network.targets import LossLabels, select_columns
 
 
 class Targets(targets.Targets):
@@ -17,8 +17,7 @@ class Targets(targets.Targets):
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The output, float32 [N, numbers]; that of a single number may have the shape [N]."""
-        found = super().predict(outputs)
-        return found[:, None] if found.shape.rank == 1 else found
+        return select_columns(outputs, self.target.outputs)
 
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Raise UnsuitableOutput unless there is one number for each target."""
