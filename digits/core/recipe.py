@@ -386,12 +386,11 @@ class Predict(Recipe, tag="predict"):
     resizes: bool = True
 
 
-class Evaluate(Recipe, tag="evaluate"):
-    """Compare the predictions of the trained model in folder ``model`` with the targets of the records of a ``split``.
+class PredictSplit(Recipe):
+    """Predict the records of a ``split`` with the trained model in folder ``model``.
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
-    dataset of the training, and ``dataset`` that of the records. The result goes to the folder ``name``; see
-    `digits.data.evaluation`.
+    dataset of the training, and ``dataset`` that of the records. The result goes to the folder ``name``.
     """
 
     model: str
@@ -403,22 +402,16 @@ class Evaluate(Recipe, tag="evaluate"):
     name: FileName
 
 
-class MapEmbeddings(Recipe, tag="map-embeddings"):
-    """Map the activations of a layer of the trained model in folder ``model`` for records of a ``split``.
+class Evaluate(PredictSplit, tag="evaluate"):
+    """Compare the predictions with the targets of the records; see `digits.data.evaluation`."""
 
-    ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. ``trained_on`` is the folder of the
-    dataset of the training, and ``dataset`` that of the records, of which up to ``records`` are used, evenly spaced.
-    By default, ``layer`` is the last one before the output. The result goes to the folder ``name``; see
-    `digits.data.embedding_map`.
+
+class MapEmbeddings(PredictSplit, tag="map-embeddings"):
+    """Map the activations of a layer for up to ``records`` records, evenly spaced; see `digits.data.embedding_map`.
+
+    By default, ``layer`` is the last one before the output.
     """
 
-    model: str
-    snapshot: str
-    epoch: NonNegative
-    trained_on: str
-    dataset: str
-    split: Split
-    name: FileName
     layer: Annotated[str, Meta(max_length=MAX_LAYER_NAME)] = ""
     records: MappedRecords = 2000
 

@@ -40,6 +40,7 @@ from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.services.background import state_of
+from digits.web.services.background_recipes import split_fields
 
 blueprint = Blueprint("embeddings", __name__)
 
@@ -81,12 +82,7 @@ def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split
         raise BadRequest(f"The network has no layer called “{layer[:80]}…”.")
     other = "" if dataset.id == job.dataset_id else dataset.id
     return MapEmbeddings(
-        model=str(job.folder),
-        snapshot=snapshot.name,
-        epoch=snapshot.epoch,
-        trained_on=str(job.folder.with_name(job.dataset_id)),
-        dataset=str(dataset.folder),
-        split=split,
+        **split_fields(job, snapshot, dataset, split),
         name=maps.name_of(snapshot.name, split, other, layer),
         layer=layer,
         records=records,

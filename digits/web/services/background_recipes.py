@@ -1,6 +1,8 @@
-"""Recipes of evaluations, from models and datasets."""
+"""Recipes of background tasks, from models and datasets."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from digits.core.model_job import ModelJob
 from digits.core.recipe import CheckDataset, Evaluate
@@ -13,18 +15,23 @@ from digits.kinds.views import views_of
 from digits.runtime.store import Store
 
 
+def split_fields(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> dict[str, Any]:
+    """Return the fields of a `PredictSplit` for a split of ``dataset``, its own or another one, except the name."""
+    return {
+        "model": str(job.folder),
+        "snapshot": snapshot.name,
+        "epoch": snapshot.epoch,
+        "trained_on": str(job.folder.with_name(job.dataset_id)),
+        "dataset": str(dataset.folder),
+        "split": split,
+    }
+
+
 def evaluation_recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> Evaluate:
     """Return the recipe that evaluates ``snapshot`` of ``job`` on a split of ``dataset``, its own or another one."""
     other = "" if dataset.id == job.dataset_id else dataset.id
-    return Evaluate(
-        model=str(job.folder),
-        snapshot=snapshot.name,
-        epoch=snapshot.epoch,
-        trained_on=str(job.folder.with_name(job.dataset_id)),
-        dataset=str(dataset.folder),
-        split=split,
-        name=name_of(snapshot.name, split, other),
-    )
+    fields = split_fields(job, snapshot, dataset, split)
+    return Evaluate(**fields, name=name_of(snapshot.name, split, other))
 
 
 def first_evaluations(job: ModelJob, store: Store) -> list[Evaluate]:
