@@ -41,6 +41,7 @@ from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_thread
 from digits.web.reports.plots import Plot, curves, of_evaluation
+from digits.web.resources.encoding import describe
 from digits.web.resources.models import ModelPage
 from digits.web.resources.records import GalleryItem
 from digits.web.resources.reports import ReportData, ReportedEvaluation, ReportedRecord
@@ -59,8 +60,6 @@ _CLASS_COLUMNS = {
     "ap": "AP",
     "ap50": "AP@50",
 }
-
-Pairs = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Evaluated:
     name: str
     records: str
     note: str
-    metrics: Pairs
+    metrics: dict[str, str]
     tables: Sequence[Table]
     plots: Sequence[Plot]
     worst: Sequence[WorstRecord]
@@ -104,41 +103,17 @@ class Evaluated:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a model, with the ``verdict`` on it in words; ``problem`` is why its training failed, if it did."""
+    """The report of a model: its ``data``, which is its JSON, and what only the page shows."""
 
-    job_id: str
-    name: str
+    data: ReportData
     type_title: str
     created: str
-    verdict: str
-    facts: Pairs
-    problem: str
-    notes: str
-    settings: Pairs
     snapshots: Table | None
     curves: Sequence[Plot]
     evaluated: Evaluated | None
-    environment: Pairs
     layers: Table | None
     network: str
     network_problem: str
-    numbers: ReportedEvaluation | None
-
-    def data(self) -> ReportData:
-        """Return the report without its images and charts."""
-        worst = self.evaluated.worst if self.evaluated else ()
-        return ReportData(
-            id=self.job_id,
-            name=self.name,
-            verdict=self.verdict,
-            facts=dict(self.facts),
-            error=self.problem or None,
-            notes=self.notes,
-            settings=dict(self.settings),
-            environment=dict(self.environment),
-            evaluation=self.numbers,
-            worst=[ReportedRecord(record.filename, record.words) for record in worst],
-        )
 
 
 def build(job: ModelJob, name: str = "") -> Report:
@@ -152,28 +127,32 @@ def build(job: ModelJob, name: str = "") -> Report:
     model, row = model_serializers.model_page(job), serializers.row(job)
     result = _choose(job, in_thread(evaluations.load_all, job.folder), name)
     snapshots = [(each.title, each.metrics, "best" if each.best else "") for each in model.snapshots]
-    return Report(
-        job_id=job.id,
-        name=job.name,
-        type_title=row.type_title,
-        created=_date(datetime.now(UTC).timestamp()),
+    evaluated = _evaluated(job, result, views) if result else None
+    data = describe(
+        ReportData,
+        job,
         verdict=_verdict(job, views),
         facts=_facts(job, model),
-        problem=job.failure.message if job.failure else "",
-        notes=job.notes or "",
-        settings=model.settings,
+        error=serializers.failure_message(job),
+        settings=dict(model.settings),
+        environment=_environment(job, state, model.devices, _content_hash(job, result)),
+        evaluation=describe(ReportedEvaluation, result) if result else None,
+        worst=[ReportedRecord(record.filename, record.words) for record in evaluated.worst]
+        if evaluated
+        else [],
+    )
+    return Report(
+        data=data,
+        type_title=row.type_title,
+        created=_date(datetime.now(UTC).timestamp()),
         snapshots=Table("Snapshots", ("Snapshot", "Validation metrics", ""), snapshots, text_columns=3)
         if snapshots
         else None,
         curves=in_thread(curves, state.metrics, training_charts(views)),
-        evaluated=_evaluated(job, result, views) if result else None,
-        environment=_environment(job, state, model.devices, _content_hash(job, result)),
+        evaluated=evaluated,
         layers=_layers(model.layers),
         network=model.network,
         network_problem=model.network_problem,
-        numbers=ReportedEvaluation(result.name, result.snapshot, result.split, result.metrics)
-        if result
-        else None,
     )
 
 
@@ -214,7 +193,7 @@ def _content_hash(job: ModelJob, result: Evaluation | None) -> str:
     return result.content_hash if result and result.dataset_id == job.dataset_id else ""
 
 
-def _facts(job: ModelJob, model: ModelPage) -> Pairs:
+def _facts(job: ModelJob, model: ModelPage) -> dict[str, str]:
     data = serializers.data_of(job)
     manifest = data.manifest() if data else None
     dataset = (
@@ -240,10 +219,10 @@ def _facts(job: ModelJob, model: ModelPage) -> Pairs:
         "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
         "ID": job.id,
     }
-    return [(key, value) for key, value in facts.items() if value]
+    return {key: value for key, value in facts.items() if value}
 
 
-def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: str) -> Pairs:
+def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: str) -> dict[str, str]:
     result = state.result or {}
     recorded = result.get("environment")
     known = recorded if isinstance(recorded, dict) else {}
@@ -255,7 +234,7 @@ def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: st
         "Dataset hash": content_hash,
         "Report": f"DIGITS {__version__}",
     }
-    return [(key, value) for key, value in facts.items() if value]
+    return {key: value for key, value in facts.items() if value}
 
 
 def _layers(layers: list[Any]) -> Table | None:
@@ -303,7 +282,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
         name=result.name,
         records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
         note=note,
-        metrics=[(title, value) for title, value, _ in metric_rows(result, views)],
+        metrics={title: value for title, value, _ in metric_rows(result, views)},
         tables=tables,
         plots=of_evaluation(plots),
         worst=worst,

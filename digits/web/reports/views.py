@@ -38,7 +38,7 @@ def show(job_id: str) -> Response:
 @returns(ReportData)
 def show_json(job_id: str) -> Response:
     """Return the report as data, without its images and charts."""
-    return jsonify(_report(job_id).data())
+    return jsonify(_report(job_id).data)
 
 
 def _report(job_id: str) -> Report:
@@ -47,5 +47,5 @@ def _report(job_id: str) -> Report:
 
 def _file_name(report: Report) -> str:
     """Return a file name in ASCII, as headers require it."""
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", report.name).strip("-.")[:60]
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", report.data.name).strip("-.")[:60]
     return f"{words or 'model'}-report"
