@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 import msgspec
 from msgspec import Meta, Struct, field
@@ -78,7 +78,17 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         if not self.history:
             self.history = [(Status.INIT, time.time())]
 
+    @classmethod
+    def create(cls, folder: Path, **fields: Any) -> Self:
+        """Return a new job in ``folder`` with its first tasks."""
+        return cls(id=folder.name, folder=folder, tasks=cls.first_tasks(), **fields)
+
     # Defined by each type of job
+
+    @classmethod
+    def first_tasks(cls) -> list[Task]:
+        """Return the tasks of a new job."""
+        raise NotImplementedError
 
     def recipe_for(self, task: Task) -> Recipe:
         """Return the recipe of ``task``, created when it starts."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -40,18 +39,16 @@ def server(
     folder = tmp_path_factory.mktemp("many")
     recipe = CreateClassification(train=FolderSplit(folder="/data"))
     for number in range(DATASETS + MODELS):
-        job_id = f"20260101-000000-{number:06x}"
-        facts: dict[str, Any] = {"id": job_id, "folder": folder / job_id}
+        own = folder / f"20260101-000000-{number:06x}"
         if number < DATASETS:
-            save(DatasetJob(**facts, name=f"birds {number}", recipe=recipe, tasks=DatasetJob.first_tasks()))
+            save(DatasetJob.create(own, name=f"birds {number}", recipe=recipe))
             continue
         save(
-            job := ModelJob(
-                **facts,
+            job := ModelJob.create(
+                own,
                 name=f"net {number - DATASETS}",
                 recipe=Train(dataset=str(folder / "20260101-000000-000000")),
                 dataset_id="20260101-000000-000000",
-                tasks=ModelJob.first_tasks(),
                 summary=Summary(sparkline=[3.0, 2.0, 1.0], last_accuracy=number % 7),
             )
         )

@@ -239,13 +239,8 @@ def test_the_form_has_the_fields_of_the_transformations() -> None:
 
 
 def test_an_unfinished_dataset_has_facts(tmp_path: Path) -> None:
-    dataset = DatasetJob(
-        id="20260101-000000-abcdef",
-        folder=tmp_path,
-        name="sizes",
-        recipe=CreateClassification(train=FolderSplit(folder="a"), width=20, height=30),
-        tasks=DatasetJob.first_tasks(),
-    )
+    recipe = CreateClassification(train=FolderSplit(folder="a"), width=20, height=30)
+    dataset = DatasetJob.create(tmp_path, name="sizes", recipe=recipe)
     assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3)
     dataset.tasks[0].state.counts = {
         "train": {"labels": ["a", "b"], "counts": [3, 4]},

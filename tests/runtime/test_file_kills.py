@@ -128,7 +128,7 @@ class Files:
         """Add a finished job."""
         store = Store(self.jobs, JOB_TYPES)
         folder = store.new_folder()
-        job = type_(id=folder.name, folder=folder, name="job", tasks=type_.first_tasks(), **fields)
+        job = type_.create(folder, name="job", **fields)
         for status in (Status.WAIT, Status.RUN, Status.DONE):
             job.tasks[0].move(status)
         job.update_status()

@@ -28,7 +28,7 @@ from tests.waiting import wait_until
 def dataset(store: Store, name: str = "pictures") -> DatasetJob:
     folder = store.new_folder()
     recipe = CreateClassification(train=FolderSplit(folder="/data"))
-    job = DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=DatasetJob.first_tasks())
+    job = DatasetJob.create(folder, name=name, recipe=recipe)
     store.add(job)
     return job
 
@@ -36,14 +36,7 @@ def dataset(store: Store, name: str = "pictures") -> DatasetJob:
 def model(store: Store, parent: DatasetJob) -> ModelJob:
     folder = store.new_folder()
     recipe = Train(dataset=str(parent.folder))
-    job = ModelJob(
-        id=folder.name,
-        folder=folder,
-        name="net",
-        recipe=recipe,
-        dataset_id=parent.id,
-        tasks=ModelJob.first_tasks(),
-    )
+    job = ModelJob.create(folder, name="net", recipe=recipe, dataset_id=parent.id)
     store.add(job)
     return job
 

@@ -400,13 +400,8 @@ def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) 
     """A long-polling request admitted before the logout must not receive later messages."""
     store = Store(tmp_path / "jobs", JOB_TYPES)
     folder = store.new_folder()
-    job = DatasetJob(
-        id=folder.name,
-        folder=folder,
-        name="old",
-        recipe=CreateClassification(train=FolderSplit(folder="/data")),
-        tasks=DatasetJob.first_tasks(),
-    )
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    job = DatasetJob.create(folder, name="old", recipe=recipe)
     job.tasks[0].move(Status.ABORT)
     store.add(job)
     store.close()

@@ -17,32 +17,12 @@ from digits.web.services import services
 SAMPLES_KIND = "image-classification"
 
 
-def new_dataset(
-    folder: Path,
-    recipe: CreateDataset,
-    name: str,
-    *,
-    owner: str | None = None,
-    group: str = "",
-) -> DatasetJob:
-    """Create a job in ``folder`` that creates a dataset from ``recipe``."""
-    return DatasetJob(
-        id=folder.name,
-        folder=folder,
-        name=name,
-        owner=owner,
-        group=group,
-        tasks=DatasetJob.first_tasks(),
-        recipe=recipe,
-    )
-
-
 def submit_dataset(folder: Path, recipe: CreateDataset, form: Form) -> DatasetJob:
     """Create and submit the job in ``folder``, with the name and the group in ``form`` and the user of this request."""
-    job = new_dataset(
+    job = DatasetJob.create(
         folder,
-        recipe,
-        form["dataset_name"].data.strip(),
+        recipe=recipe,
+        name=form["dataset_name"].data.strip(),
         owner=current_username(request),
         group=(form["group_name"].data or "").strip(),
     )
@@ -55,4 +35,4 @@ def new_sample(folder: Path, sample: Sample) -> DatasetJob:
     settings = services().settings
     make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
     recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
-    return new_dataset(folder, recipe, sample.title)
+    return DatasetJob.create(folder, recipe=recipe, name=sample.title)

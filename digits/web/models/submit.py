@@ -24,28 +24,17 @@ def new_model(
     *,
     text: str,
     network_folder: Path | None = None,
-    device: str = "next",
-    owner: str | None = None,
-    group: str = "",
+    **fields: str | None,
 ) -> ModelJob:
     """Create a job in ``folder`` that trains a network with source code ``text`` on ``dataset``.
 
-    ``network_folder`` contains the `pretrained_files` to which the network refers, if any.
+    ``network_folder`` contains the `pretrained_files` to which the network refers, if any. ``fields`` are other ones of
+    the job: its device, owner and group.
     """
     write_bytes(folder / recipe.network, text.encode())
     if network_folder:
         pretrained_files.link(network_folder, folder)
-    return ModelJob(
-        id=folder.name,
-        folder=folder,
-        name=name,
-        owner=owner,
-        group=group,
-        tasks=ModelJob.first_tasks(),
-        dataset_id=dataset.id,
-        recipe=recipe,
-        device=device,
-    )
+    return ModelJob.create(folder, dataset_id=dataset.id, recipe=recipe, name=name, **fields)
 
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
@@ -55,4 +44,5 @@ def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
     recipe = network_settings.recommended_recipe(best, str(dataset.folder), network_settings.weights_places())
     recipe.epochs = min(recipe.epochs, FIRST_EPOCHS)
     chosen = network(best.network)
-    return new_model(folder, dataset, recipe, f"{chosen.title} on {dataset.name}", text=chosen.text)
+    name = f"{chosen.title} on {dataset.name}"
+    return new_model(folder, dataset, recipe, name, text=chosen.text, device="next")
