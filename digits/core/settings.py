@@ -68,8 +68,12 @@ def _paths(value: str) -> tuple[Path, ...]:
     return tuple(_path(item) for item in value.split(os.pathsep) if item.strip())
 
 
+def _items(value: str) -> tuple[str, ...]:
+    return tuple(item.strip() for item in value.split(",") if item.strip())
+
+
 def _names(value: str) -> tuple[str, ...]:
-    return tuple(item.strip().lower() for item in value.split(",") if item.strip())
+    return _items(value.lower())
 
 
 def _bytes(value: str) -> int:
@@ -86,7 +90,7 @@ def _count(value: str) -> int:
 
 
 def _variables(value: str) -> tuple[str, ...]:
-    names = tuple(item.strip() for item in value.split(",") if item.strip())
+    names = _items(value)
     for name in names:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.startswith("DIGITS_"):
             raise ValueError("takes exact names of environment variables, not starting with DIGITS_")
@@ -94,7 +98,7 @@ def _variables(value: str) -> tuple[str, ...]:
 
 
 def _addresses(value: str) -> tuple[str, ...]:
-    addresses = tuple(item.strip().rstrip("/") for item in value.split(",") if item.strip())
+    addresses = tuple(item.rstrip("/") for item in _items(value))
     for address in addresses:
         if not re.match(r"https?://[^/]", address):
             raise ValueError("takes addresses such as https://mirror.example/datasets")
@@ -102,12 +106,11 @@ def _addresses(value: str) -> tuple[str, ...]:
 
 
 def _folders_or_addresses(value: str) -> tuple[str, ...]:
-    sources = tuple(item.strip() for item in value.split(",") if item.strip())
-    return tuple(_addresses(source)[0] if "://" in source else str(_path(source)) for source in sources)
+    return tuple(_addresses(item)[0] if "://" in item else str(_path(item)) for item in _items(value))
 
 
 def _remote_addresses(value: str) -> tuple[str, ...]:
-    addresses = tuple(item.strip().rstrip("/") for item in value.split(",") if item.strip())
+    addresses = tuple(item.rstrip("/") for item in _items(value))
     for address in addresses:
         if not is_valid_pattern(address):
             raise ValueError(
@@ -119,11 +122,7 @@ def _remote_addresses(value: str) -> tuple[str, ...]:
 # Lists: the option can be repeated; the variable contains all items.
 _SEPARATORS: dict[Any, str] = {
     _paths: os.pathsep,
-    _names: ",",
-    _variables: ",",
-    _addresses: ",",
-    _folders_or_addresses: ",",
-    _remote_addresses: ",",
+    **dict.fromkeys((_names, _variables, _addresses, _folders_or_addresses, _remote_addresses), ","),
 }
 
 
@@ -146,6 +145,27 @@ def _data_folder() -> Path:
     return checkout_folder() or _path(os.environ.get("XDG_DATA_HOME") or "~/.local/share") / "digits"
 
 
+@dataclass(frozen=True)
+class Described:
+    """A setting as the command line and the documentation show it."""
+
+    name: str
+    variable: str
+    option: str | None
+    help: str
+    default_text: str
+    parse: Callable[[str], Any]
+
+    @property
+    def is_flag(self) -> bool:
+        return self.parse is _flag
+
+    @property
+    def separator(self) -> str | None:
+        """What separates the items of a list; None for other settings."""
+        return _SEPARATORS.get(self.parse)
+
+
 def _setting(
     parse: Callable[[str], Any],
     default: str | Callable[[], Any],
@@ -161,15 +181,9 @@ def _setting(
     """
     if isinstance(default, str):
         default_text = "none" if not default else default if parse is _flag else f"`{default}`"
-    described = {
-        "parse": parse,
-        "help": help,
-        "default_text": default_text,
-        "variable": variable,
-        "option": option,
-    }
+    described = Described("", variable, option, help, default_text, parse)
     factory = partial(parse, default) if isinstance(default, str) else default
-    return dataclasses.field(default_factory=factory, metadata=described)
+    return dataclasses.field(default_factory=factory, metadata={"described": described})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -410,38 +424,15 @@ class Settings:
         return tuple(dict.fromkeys((*self.data_roots, self.jobs_dir, self.samples_dir)))
 
 
-@dataclass(frozen=True)
-class Described:
-    """A setting as the command line and the documentation show it."""
-
-    name: str
-    variable: str
-    option: str | None
-    help: str
-    default_text: str
-    is_flag: bool
-    separator: str | None
-    parse: Callable[[str], Any]
-
-
 def described_settings() -> list[Described]:
     """Return all settings, in the order of the table."""
-    return [_described(field) for field in dataclasses.fields(Settings)]
+    return [_described(field.name, field.metadata["described"]) for field in dataclasses.fields(Settings)]
 
 
-def _described(field: dataclasses.Field[Any]) -> Described:
-    about = field.metadata
-    option = about["option"]
-    return Described(
-        name=field.name,
-        variable=about["variable"] or f"DIGITS_{field.name.upper()}",
-        option=f"--{field.name.replace('_', '-')}" if option == "" else option,
-        help=about["help"],
-        default_text=about["default_text"],
-        is_flag=about["parse"] is _flag,
-        separator=_SEPARATORS.get(about["parse"]),
-        parse=about["parse"],
-    )
+def _described(name: str, setting: Described) -> Described:
+    variable = setting.variable or f"DIGITS_{name.upper()}"
+    option = f"--{name.replace('_', '-')}" if setting.option == "" else setting.option
+    return dataclasses.replace(setting, name=name, variable=variable, option=option)
 
 
 def read_settings(environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Settings:
