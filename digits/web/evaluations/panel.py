@@ -144,11 +144,8 @@ def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
 
 def dataset_of(result: Evaluation | EmbeddingMap) -> tuple[DatasetJob, Manifest] | None:
     """Return the dataset of an evaluation or a map, unless it was deleted or changed."""
-    dataset = services().store.find(result.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if not isinstance(dataset, DatasetJob) or manifest is None:
-        return None
-    return (dataset, manifest) if manifest.content_hash == result.content_hash else None
+    data = serializers.finished_dataset(result.dataset_id)
+    return data if data and data[1].content_hash == result.content_hash else None
 
 
 def _title(job: ModelJob, epoch: float, split: str, dataset_id: str) -> str:

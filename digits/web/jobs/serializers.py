@@ -94,6 +94,13 @@ def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     return dataset if isinstance(dataset, DatasetJob) else None
 
 
+def finished_dataset(dataset_id: str) -> tuple[DatasetJob, Manifest] | None:
+    """Return a dataset with its manifest; None if it is missing or unfinished."""
+    job = services().store.find(dataset_id)
+    manifest = job.manifest() if isinstance(job, DatasetJob) else None
+    return (job, manifest) if isinstance(job, DatasetJob) and manifest else None
+
+
 def manifest_of(job: Job) -> Manifest | None:
     """Return the manifest of `data_of` a model; None if it is missing or unfinished."""
     data = data_of(job)

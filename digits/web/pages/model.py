@@ -9,7 +9,6 @@ from flask import Blueprint
 
 from digits.core.model_job import ModelJob
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, training_charts, views_of
 from digits.web.evaluations import model_result
 from digits.web.evaluations import panel as evaluation_panel
@@ -60,13 +59,7 @@ def show(job_id: str) -> str:
 
 def _examples(job: ModelJob, views: Views[Any]) -> list[tuple[str, str]]:
     """Return images of the dataset to predict from."""
-    data = serializers.data_of(job)
-    manifest = data.manifest() if isinstance(data, DatasetJob) else None
-    if (
-        manifest is None
-        or not isinstance(data, DatasetJob)
-        or not views.takes_image
-        or manifest.dtype != "uint8"
-    ):
+    data = serializers.finished_dataset(job.dataset_id)
+    if data is None or not views.takes_image or data[1].dtype != "uint8":
         return []
-    return example_images(data, manifest, EXAMPLES)
+    return example_images(*data, EXAMPLES)

@@ -17,6 +17,7 @@ from digits.data.record_search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
+from digits.web.jobs import serializers
 from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
@@ -87,10 +88,10 @@ def _part(job: ModelJob, followed: Followed) -> Response:
 def _follow(job: ModelJob) -> Followed:
     """Predict the same validation records, from ``first`` of this request on, with each snapshot."""
     default = requested_snapshot(job)
-    dataset = services().store.find(job.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if manifest is None or not isinstance(dataset, DatasetJob):
+    data = serializers.finished_dataset(job.dataset_id)
+    if data is None:
         raise NotFound("The dataset of this model was deleted.", "Predict images from your computer instead.")
+    dataset, manifest = data
     split = next((name for name in ("val", "test", "train") if name in manifest.splits), "")
     count = manifest.splits[split].count if split else 0
     first = whole(request.args, "first", 0, 0, max(0, count - 1))

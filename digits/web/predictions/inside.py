@@ -9,9 +9,7 @@ from msgspec import Struct, convert
 from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import NotFound
 from digits.core.model_job import ModelJob, epoch_label
-from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
@@ -127,13 +125,10 @@ def _ask(job: ModelJob, form: type[AnyAnswer], call: str, **options: Any) -> Any
 
 def _first_record(job: ModelJob) -> dict[str, str] | None:
     """Return the name and URL of the first validation record, as an example; None if the dataset has none."""
-    try:
-        dataset = services().store.get(job.dataset_id, DatasetJob)
-    except NotFound:
+    data = serializers.finished_dataset(job.dataset_id)
+    if data is None:
         return None
-    manifest = dataset.manifest()
-    if manifest is None:
-        return None
+    dataset, manifest = data
     split = next((name for name in ("val", "test", "train") if name in manifest.splits), None)
     if split is None or not manifest.splits[split].count:
         return None

@@ -23,6 +23,7 @@ from digits.kinds.form_fields import resolve_files
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.record_inputs import Request, save, save_inputs
 from digits.kinds.views import InputRecord, views_of
+from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.predictions.inputs import input_request
 from digits.web.predictions.runs import FindSource, Source, limit_of_request, may_resize
@@ -96,11 +97,10 @@ def _content_of(record: InputRecord, roots: Roots) -> NDArray[Any] | Sequence[Pa
 
 
 def _dataset_of(job: ModelJob) -> tuple[DatasetJob, Manifest]:
-    dataset = services().store.find(job.dataset_id)
-    manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
-    if not isinstance(dataset, DatasetJob) or manifest is None:
+    data = serializers.finished_dataset(job.dataset_id)
+    if data is None:
         raise NotFound(f"The dataset of “{job.name}” no longer exists.")
-    return dataset, manifest
+    return data
 
 
 def _check_takes_images(job: ModelJob, dataset: DatasetJob, manifest: Manifest) -> None:
