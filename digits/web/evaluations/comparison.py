@@ -63,7 +63,7 @@ MAX_MODELS = 10
 def show() -> str:
     """Compare the models with the ``ids``, and the predictions of two of them, ``first`` and ``second``."""
     jobs, first, second = _models()
-    common = in_thread(_common, first, second)
+    ids, common = ",".join(job.id for job in jobs), in_thread(_common, first, second)
     views = serializers.job_views(second)
     pair, parts = (None, {}) if common is None else (common, _parts(first, second, *common))
     facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
@@ -85,14 +85,10 @@ def show() -> str:
             for job in (first, second)
             if services().background["evaluation"].tasks(job.id)
         ],
-        evaluate_url=url_for(
-            "comparison.evaluate", ids=",".join(job.id for job in jobs), first=first.id, second=second.id
-        ),
+        evaluate_url=url_for("comparison.evaluate", ids=ids, first=first.id, second=second.id),
         dataset_id=second.dataset_id if services().store.find(second.dataset_id) else "",
-        ids=",".join(job.id for job in jobs),
-        swap_url=url_for(
-            "comparison.show", ids=",".join(job.id for job in jobs), first=second.id, second=first.id
-        ),
+        ids=ids,
+        swap_url=url_for("comparison.show", ids=ids, first=second.id, second=first.id),
         views=views,
         **parts,
     )

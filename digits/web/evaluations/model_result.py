@@ -22,6 +22,7 @@ from digits.kinds.standard_networks import of_text
 from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.views import Views
 from digits.web.evaluations import charts
+from digits.web.evaluations.panel import records_url
 from digits.web.evaluations.parts import interval_words, load_matrix, load_points, shown_matrix, worst_records
 from digits.web.jobs import serializers
 from digits.web.models import continuing
@@ -102,7 +103,7 @@ def panel(job: ModelJob) -> dict[str, Any] | None:
     data, manifest = result.data, result.manifest
     outcome, evaluated, views = result.outcome, result.evaluation, serializers.job_views(job)
     interval = evaluated.intervals.get(outcome.metric.name) if evaluated else None
-    review = _review_url(job, data, evaluated) if evaluated else ""
+    review = records_url(job, evaluated, data.data_kind, data.id) if evaluated else ""
     return {
         "verdict": result.verdict,
         "title": outcome.metric.title,
@@ -199,17 +200,6 @@ def _other_values(result: Result, views: Views[Any]) -> list[tuple[str, str]]:
         *((item.title, item.format(metrics[item.name])) for item in others[:MAX_OTHERS]),
         ("Epoch", epoch_label(result.snapshot.epoch)),
     ]
-
-
-def _review_url(job: ModelJob, data: DatasetJob, evaluated: Evaluation) -> str:
-    """Return the URL of the evaluated records, those with the largest errors first."""
-    return url_for(
-        "explore.show",
-        kind=data.data_kind,
-        job_id=data.id,
-        evaluation=f"{job.id}/{evaluated.name}",
-        db=evaluated.split,
-    )
 
 
 def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dict[str, str]:

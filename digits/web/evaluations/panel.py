@@ -19,7 +19,7 @@ from digits.data.embedding_map import EmbeddingMap
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit, UnfitDataset
-from digits.kinds import kind_named
+from digits.kinds import Kind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.runtime.background_tasks import BackgroundTask
@@ -140,6 +140,17 @@ def panel_state(job: ModelJob) -> EvaluationState:
 def title_of(result: Evaluation | EmbeddingMap, job: ModelJob) -> str:
     """Return the title of an evaluation or a map, such as ``Epoch 3, validation``."""
     return _title(job, result.epoch, result.split, result.dataset_id)
+
+
+def records_url(job: ModelJob, result: Evaluation, kind: Kind, dataset_id: str) -> str:
+    """Return the URL of the evaluated records of a dataset, those with the largest errors first."""
+    return url_for(
+        "explore.show",
+        kind=kind,
+        job_id=dataset_id,
+        evaluation=f"{job.id}/{result.name}",
+        db=result.split,
+    )
 
 
 def dataset_of(result: Evaluation | EmbeddingMap) -> tuple[DatasetJob, Manifest] | None:

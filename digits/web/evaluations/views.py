@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlencode
 
 import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
@@ -21,7 +20,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.choices import check_fits, requested_records
-from digits.web.evaluations.panel import dataset_of, panel_state, title_of
+from digits.web.evaluations.panel import dataset_of, panel_state, records_url, title_of
 from digits.web.evaluations.parts import (
     NO_OBJECT,
     chosen_threshold,
@@ -118,8 +117,7 @@ def show(job_id: str) -> str:
     views = views_of(kind or default_kind())
     current = dataset_of(result)
     options = request.args.to_dict()
-    evaluated = {"job_id": result.dataset_id, "evaluation": f"{job.id}/{result.name}", "db": result.split}
-    explore = f"{url_for('explore.show', kind=kind or default_kind())}?{urlencode(evaluated)}"
+    explore = records_url(job, result, kind or default_kind(), result.dataset_id)
     return render_in_turns(
         "evaluation.html",
         job=serializers.row(job),
