@@ -48,13 +48,17 @@ class ModelJob(Job, kw_only=True, eq=False):
     def is_imported(self) -> bool:
         return self.dataset_id == self.id
 
+    @property
+    def dataset_folder(self) -> Path:
+        """The folder of the dataset: a sibling of this job, wherever the jobs folder has been moved to."""
+        return self.folder.with_name(self.dataset_id)
+
     def needs(self) -> Sequence[str]:
         return () if self.is_imported else (self.dataset_id,)
 
     def recipe_for(self, task: Task) -> Train:
         self.recipe.devices = task.devices or ["cpu"]
-        # A sibling of this job, wherever the jobs folder has been moved to.
-        self.recipe.dataset = str(self.folder.with_name(self.dataset_id))
+        self.recipe.dataset = str(self.dataset_folder)
         return self.recipe
 
     def device_request(self, task: Task) -> DeviceRequest:

@@ -17,6 +17,7 @@ from digits.core.status import Status
 from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.sources import count_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_text
 from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
@@ -110,8 +111,7 @@ def panel(job: ModelJob) -> dict[str, Any] | None:
         "value": outcome.metric.format(outcome.value),
         "interval": interval_words(evaluated, outcome.metric.name, views) if evaluated else "",
         "method": interval.method if interval else "",
-        "records": f"{outcome.records:,} {SPLIT_TITLES[result.split].lower()} "
-        f"{views.record if outcome.records == 1 else views.records}",
+        "records": count_of(outcome.records, f"{SPLIT_TITLES[result.split].lower()} {views.record}"),
         "others": _other_values(result, views),
         "action": _action(job, data, result.verdict.action, review),
         "classes": _classes(evaluated, manifest, views),

@@ -14,6 +14,7 @@ from digits.data import evaluation as evaluations
 from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.record_search import Place
+from digits.data.sources import count_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import nearest
 from digits.kinds.views import Views, views_of
@@ -53,8 +54,7 @@ def excluded_words(result: Evaluation, views: Views[Any]) -> str:
     names = ", ".join(result.lacking[:MAX_LACKING]) + (f" and {more} more" if more > 0 else "")
     if not result.excluded:
         return f"The model does not have these names of the dataset, which are ignored: {names}."
-    records = f"{result.excluded:,} {views.record if result.excluded == 1 else views.records}"
-    return f"Not counted: {records} of {views.groups} that the model lacks ({names})."
+    return f"Not counted: {count_of(result.excluded, views.record)} of {views.groups} that the model lacks ({names})."
 
 
 def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:

@@ -95,7 +95,7 @@ def _recipe(job: ModelJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
     return Export(
         model=str(job.folder),
         snapshot=snapshot.name,
-        dataset=str(job.folder.with_name(job.dataset_id)),
+        dataset=str(job.dataset_folder),
         target=str(exports.folder_of(job.folder, snapshot.name, format_)),
         format=format_,
         replace=True,
@@ -123,8 +123,7 @@ def saved_model(job_id: str, ending: str) -> Response:
     job = services().store.get(job_id, ModelJob)
     check_has_dataset(job)
     snapshot = snapshot_of(job, request.values.get("epoch"))
-    dataset_folder = job.folder.with_name(job.dataset_id)
-    made = services().short_tasks.export(job.folder, snapshot.name, dataset_folder)
+    made = services().short_tasks.export(job.folder, snapshot.name, job.dataset_folder)
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     target = made.folder / EXPORTED_FOLDER

@@ -113,7 +113,7 @@ def start(
         Predict(
             model=str(job.folder),
             snapshot=snapshot.name,
-            trained_on=str(job.folder.with_name(job.dataset_id)),
+            trained_on=str(job.dataset_folder),
             target=str(folder),
             keeps_values=keeps_values,
             resizes=may_resize(),

@@ -280,7 +280,7 @@ def _evaluated(job: ModelJob, result: Evaluation, views: Views[Any]) -> Evaluate
     return Evaluated(
         title=title_of(result, job),
         name=result.name,
-        records=f"{result.records:,} {views.record if result.records == 1 else views.records}",
+        records=count_of(result.records, views.record),
         note=note,
         metrics={title: value for title, value, _ in metric_rows(result, views)},
         tables=tables,

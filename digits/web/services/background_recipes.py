@@ -21,7 +21,7 @@ def split_fields(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: 
         "model": str(job.folder),
         "snapshot": snapshot.name,
         "epoch": snapshot.epoch,
-        "trained_on": str(job.folder.with_name(job.dataset_id)),
+        "trained_on": str(job.dataset_folder),
         "dataset": str(dataset.folder),
         "split": split,
     }
