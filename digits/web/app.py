@@ -23,43 +23,34 @@ from digits.runtime.executors.executor import Executor
 from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
 from digits.web import template_filters
-from digits.web.datasets import downloads as export_views
-from digits.web.datasets import health as health_views
-from digits.web.datasets import uploads
-from digits.web.datasets import versions as version_views
+from digits.web.datasets import downloads, health, uploads, versions
 from digits.web.datasets import views as dataset_views
-from digits.web.digits6 import batches, timelines
+from digits.web.digits6 import batches, lists, timelines
 from digits.web.digits6 import datasets as digits6_datasets
-from digits.web.digits6 import lists as job_lists
 from digits.web.digits6 import models as digits6_models
-from digits.web.digits6 import views as generic_views
-from digits.web.evaluations import comparison as comparison_views
-from digits.web.evaluations import embeddings as embedding_views
-from digits.web.evaluations import label_check as label_check_views
-from digits.web.evaluations import results as results_views
+from digits.web.digits6 import views as digits6_views
+from digits.web.evaluations import comparison, embeddings, label_check, results
 from digits.web.evaluations import views as evaluation_views
 from digits.web.jobs import views as job_views
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
-from digits.web.models import augmentation as augmentation_views
-from digits.web.models import check_views as model_check_views
-from digits.web.models import exports as model_export_views
-from digits.web.models import form_views as model_form_views
-from digits.web.models import model_stores as store_views
-from digits.web.models import pretrained as pretrained_views
-from digits.web.models import tensorboard as tensorboard_views
-from digits.web.models import traces as trace_views
+from digits.web.models import (
+    augmentation,
+    check_views,
+    exports,
+    form_views,
+    model_stores,
+    pretrained,
+    tensorboard,
+    traces,
+)
 from digits.web.models import views as model_views
 from digits.web.offload import in_thread, in_turns
 from digits.web.pages import dataset as dataset_page
 from digits.web.pages import documentation, home
 from digits.web.pages import model as model_page
-from digits.web.predictions import batch as prediction_views
-from digits.web.predictions import epochs as epoch_predictions
-from digits.web.predictions import inside as inside_views
-from digits.web.predictions import single as inference_views
-from digits.web.records import explore as explore_views
-from digits.web.records import pending_edits as pending_edit_views
+from digits.web.predictions import batch, epochs, inside, single
+from digits.web.records import explore, pending_edits
 from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
 from digits.web.responses.assets import Assets
@@ -128,49 +119,49 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     protect_forms(app, settings.port)
     guard_views(app)
     add_kinds(app)
-    for blueprint in (
-        login_blueprint(auth),
-        home.blueprint,
-        job_lists.blueprint,
-        documentation.blueprint,
-        job_views.blueprint,
-        dataset_page.blueprint,
-        dataset_views.blueprint,
-        explore_views.blueprint,
-        record_views.blueprint,
-        version_views.blueprint,
-        pending_edit_views.blueprint,
-        comparison_views.blueprint,
-        evaluation_views.blueprint,
-        embedding_views.blueprint,
-        report_views.blueprint,
-        model_export_views.blueprint,
-        health_views.blueprint,
-        label_check_views.blueprint,
-        export_views.blueprint,
-        model_page.blueprint,
-        model_views.blueprint,
-        model_form_views.blueprint,
-        model_check_views.blueprint,
-        pretrained_views.blueprint,
-        store_views.blueprint,
-        prediction_views.blueprint,
-        serving_views.blueprint,
-        results_views.blueprint,
-        augmentation_views.blueprint,
-        inference_views.blueprint,
-        inside_views.blueprint,
-        epoch_predictions.blueprint,
-        generic_views.blueprint,
-        digits6_datasets.blueprint,
-        digits6_models.blueprint,
-        tensorboard_views.blueprint,
-        trace_views.blueprint,
-        batches.blueprint,
-        timelines.blueprint,
-        uploads.blueprint,
+    app.register_blueprint(login_blueprint(auth))
+    for views in (
+        home,
+        lists,
+        documentation,
+        job_views,
+        dataset_page,
+        dataset_views,
+        explore,
+        record_views,
+        versions,
+        pending_edits,
+        comparison,
+        evaluation_views,
+        embeddings,
+        report_views,
+        exports,
+        health,
+        label_check,
+        downloads,
+        model_page,
+        model_views,
+        form_views,
+        check_views,
+        pretrained,
+        model_stores,
+        batch,
+        serving_views,
+        results,
+        augmentation,
+        single,
+        inside,
+        epochs,
+        digits6_views,
+        digits6_datasets,
+        digits6_models,
+        tensorboard,
+        traces,
+        batches,
+        timelines,
+        uploads,
     ):
-        app.register_blueprint(blueprint)
+        app.register_blueprint(views.blueprint)
     _add_page_tools(app, settings, services, auth)
     _add_error_pages(app, services, show_traceback=settings.debug)
     services.live.connect(app)
