@@ -19,7 +19,7 @@ const KINDS = {
 };
 
 /** The epochs at which the learning rate of `store` steps from one constant to another, as marks. */
-export function rateSteps(store) {
+function rateSteps(store) {
   const [column] = store.series('rate');
   if (!column) return [];
   const rows = column.values.flatMap((value, row) => (value === null ? [] : [{ value, epoch: store.epochs[row] }]));
