@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile, open_plain, read_bytes
 from digits.data import caffe
 from digits.data.caffe import Entry, Shape
 from digits.data.images import MAX_PIXELS, UnusableImage
-from digits.data.sources import UnusableSource, first_line_of, listed, show
+from digits.data.sources import Located, UnusableSource, first_line_of, listed, show
 
 LIST_FILE = "list.txt"
 HDF5_ENDINGS = (".h5", ".hdf5")
@@ -35,7 +35,7 @@ _MAX_LIST_BYTES = 4 << 20
 _NUMERIC = "fiu"
 
 
-class Hdf5Arrays:
+class Hdf5Arrays(Located):
     """The arrays of the database ``path``, a folder or a file: images, or vectors of numbers.
 
     They are named by their number in all files, with the digits of the keys that DIGITS wrote to LMDB databases.
@@ -45,9 +45,9 @@ class Hdf5Arrays:
 
     def __init__(self, path: Path, below: Path | None = None) -> None:
         """Find the files, and check their shapes; raises UnusableSource."""
-        self._path = path
+        self.root = path
         self._below = below
-        self._root = path if path.is_dir() else path.parent
+        self._folder = path if path.is_dir() else path.parent
         self._names = _file_names(path, below) if path.is_dir() else [path.name]
         self._states: dict[str, tuple[int, int]] = {}
         self._starts: list[int] = []
@@ -114,12 +114,6 @@ class Hdf5Arrays:
             raise UnusableImage(f"the HDF5 file is damaged: {first_line_of(error)}") from error
         return caffe.as_file(caffe.whole_pixels(values))
 
-    def describe(self) -> str:
-        return show(str(self._path))
-
-    def is_available(self) -> bool:
-        return self._path.exists()
-
     def close(self) -> None:
         if self._open_file is not None:
             self._open_file.close()
@@ -139,7 +133,7 @@ class Hdf5Arrays:
         return self._names[index], number - self._starts[index]
 
     def _state(self, name: str) -> tuple[int, int]:
-        status = (self._root / name).stat()
+        status = (self._folder / name).stat()
         return status.st_mtime_ns, status.st_size
 
     def _open(self, name: str) -> Any:
@@ -150,8 +144,8 @@ class Hdf5Arrays:
                 "HDF5 files require the package h5py.", "Install it with: pip install h5py"
             ) from error
         try:
-            open_plain(self._root / name, below=self._below).close()  # refuse links
-            return h5py.File(self._root / name, "r", locking=False, rdcc_nbytes=MAX_CHUNK_BYTES)
+            open_plain(self._folder / name, below=self._below).close()  # refuse links
+            return h5py.File(self._folder / name, "r", locking=False, rdcc_nbytes=MAX_CHUNK_BYTES)
         except (UnreadableFile, FileNotFoundError) as error:
             raise UnusableSource(f"{show(name)} in {self.describe()} cannot be read: {error}.") from error
         except OSError as error:

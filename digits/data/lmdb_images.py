@@ -10,7 +10,7 @@ from digits.data import caffe
 from digits.data.caffe import Entry, Shape
 from digits.data.images import UnusableImage
 from digits.data.lmdb_file import LmdbFile, UnusableDatabase
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import Located, UnusableSource, show
 
 DATA_FILE = "data.mdb"
 LMDB_ENDINGS = (".mdb", ".lmdb")
@@ -24,14 +24,14 @@ def is_lmdb(path: Path) -> bool:
 _NO_SHAPE = Shape(0, 0, 0)
 
 
-class LmdbImages:
+class LmdbImages(Located):
     """The images of the database ``path``, a folder with ``data.mdb``, or such a file; their names are the keys."""
 
     format = "LMDB"
 
     def __init__(self, path: Path, below: Path | None = None) -> None:
         """Open the database; raises UnusableSource."""
-        self._path = path
+        self.root = path
         try:
             self._file = LmdbFile(path / DATA_FILE if path.is_dir() else path, below)
         except (UnusableDatabase, OSError) as error:
@@ -77,12 +77,6 @@ class LmdbImages:
             raise UnusableImage("the record does not exist") from None
         except ValueError as error:
             raise UnusableImage(str(error)) from error
-
-    def describe(self) -> str:
-        return show(str(self._path))
-
-    def is_available(self) -> bool:
-        return self._path.exists()
 
     def close(self) -> None:
         self._file.close()

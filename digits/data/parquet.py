@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.images import UnusableImage, read_source
-from digits.data.sources import UnusableSource, first_line_of, listed, path_below, show
+from digits.data.sources import Located, UnusableSource, first_line_of, listed, path_below, show
 
 MAX_IMAGE_ROWS = 256
 MAX_BATCH_ROWS = 65536
@@ -94,7 +94,7 @@ class _Rows:
 
 
 @dataclass
-class ParquetImages:
+class ParquetImages(Located):
     """Images in Parquet files below ``root``; their names are ``path:row``.
 
     Reading is fast in the order of the rows: memory holds one batch of rows, and a step back reads the file again.
@@ -126,12 +126,6 @@ class ParquetImages:
         if not isinstance(data, bytes):
             raise UnusableImage("the row has no image")
         return data
-
-    def describe(self) -> str:
-        return show(str(self.root))
-
-    def is_available(self) -> bool:
-        return self.root.is_dir()
 
     def _read_file(self, path: str) -> bytes:
         root = os.path.realpath(self.root)

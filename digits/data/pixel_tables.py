@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from digits.data import png
 from digits.data.images import UnusableImage
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import Located, UnusableSource, show
 from digits.data.tables import MAX_LINE_BYTES, Cells, TableFile, is_number
 
 MIN_PIXELS = 16
@@ -27,13 +27,13 @@ _CLEAR = 1.5
 
 
 @dataclass
-class PixelImages:
-    """The images in the rows of ``path``, [side, side, channels], whose names end with the numbers of their lines.
+class PixelImages(Located):
+    """The images in the rows of ``root``, [side, side, channels], whose names end with the numbers of their lines.
 
     ``places`` are the columns of the pixels, or the one of all of them. ``is_planar``: a color comes after another.
     """
 
-    path: Path
+    root: Path
     delimiter: str
     places: Sequence[int]
     side: int
@@ -43,15 +43,15 @@ class PixelImages:
 
     def name(self, line: int) -> str:
         """Return the name of the image in a line."""
-        return f"{show(self.path.name)}:{line}"
+        return f"{show(self.root.name)}:{line}"
 
     def read(self, name: str) -> bytes:
         line = int(name.rpartition(":")[2])
         if self._starts is None:
-            self._starts = _line_starts(self.path)
+            self._starts = _line_starts(self.root)
         if line > len(self._starts):
             raise UnusableImage("the table has fewer lines than before")
-        with open(self.path, "rb") as file:
+        with open(self.root, "rb") as file:
             file.seek(self._starts[line - 1])
             text = file.readline(MAX_LINE_BYTES).decode("utf-8-sig", "replace")
         return png.write(self.pixels(next(csv.reader([text], delimiter=self.delimiter), [])))
@@ -76,12 +76,6 @@ class PixelImages:
             )
         return pixels.reshape(self.side, self.side, self.channels)
 
-    def describe(self) -> str:
-        return show(str(self.path))
-
-    def is_available(self) -> bool:
-        return self.path.is_file()
-
 
 def find_pixels(table: TableFile) -> PixelImages | None:
     """Return the images whose pixels are in the rows of ``table``, and remark on them; None if these are paths.
@@ -103,7 +97,7 @@ def find_pixels(table: TableFile) -> PixelImages | None:
         raise UnusableSource(f"The rows of {name} have {count:,} pixels, which are no square image.", hint)
     images = PixelImages(table.path, table.delimiter, places, math.isqrt(count // channels), channels)
     if channels == 3:
-        planar = PixelImages(images.path, images.delimiter, places, images.side, channels, is_planar=True)
+        planar = PixelImages(images.root, images.delimiter, places, images.side, channels, is_planar=True)
         differences = [_differences(each, rows) for each in (images, planar)]
         if max(differences) < _CLEAR * min(differences):
             raise UnusableSource(f"The order of the colors in {name} is not clear.", hint)
@@ -143,7 +137,7 @@ def _differences(images: PixelImages, rows: list[Cells]) -> float:
         except UnusableImage as error:
             reason = error.reason
     if not found:
-        raise UnusableSource(f"{show(images.path.name)}: {reason}.")
+        raise UnusableSource(f"{show(images.root.name)}: {reason}.")
     return float(sum(np.abs(np.diff(each, axis=axis)).sum() for each in found for axis in (0, 1)))
 
 

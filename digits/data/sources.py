@@ -69,20 +69,26 @@ class ImageSource(Protocol):
         """Return whether the folder still exists: its loss differs from that of an image."""
 
 
+class Located:
+    """A base class of image sources in one folder or file, the ``root``."""
+
+    root: Path
+
+    def describe(self) -> str:
+        return show(str(self.root))
+
+    def is_available(self) -> bool:
+        return self.root.exists()
+
+
 @dataclass(frozen=True)
-class ImageFolder:
+class ImageFolder(Located):
     """Images that are files; their names are paths relative to ``root``."""
 
     root: Path
 
     def read(self, name: str) -> bytes:
         return images.read_source(f"{self.root}/{name}")
-
-    def describe(self) -> str:
-        return show(str(self.root))
-
-    def is_available(self) -> bool:
-        return self.root.is_dir()
 
 
 @dataclass

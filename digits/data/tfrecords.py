@@ -23,7 +23,7 @@ from digits.data.images import UnusableImage
 from digits.data.record_features import ExampleFeatures, ImageFeature
 from digits.data.record_index import CHECKSUM_BYTES, HEADER_BYTES, MAX_PAYLOAD_BYTES
 from digits.data.records import masked_checksum
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import Located, UnusableSource, show
 
 BUFFER_BYTES = 1 << 20
 _LENGTH_BYTES = HEADER_BYTES - CHECKSUM_BYTES
@@ -184,7 +184,7 @@ def _open(path: Path) -> tuple[_Stream, int, bool]:
 
 
 @dataclass
-class TFRecordImages:
+class TFRecordImages(Located):
     """Images in TFRecord files below ``root``; their names are ``path:number``.
 
     ``offsets`` are the positions of the records of each file; those of compressed files are not used: such files are
@@ -216,12 +216,6 @@ class TFRecordImages:
             raise UnusableImage(error.message.rstrip(".")) from error
         except ValueError as error:
             raise UnusableImage(str(error)) from error
-
-    def describe(self) -> str:
-        return show(str(self.root))
-
-    def is_available(self) -> bool:
-        return self.root.is_dir()
 
     def _payload(self, path: str, number: int) -> bytes:
         if path in self.compressed:

@@ -21,7 +21,16 @@ from pycocotools import mask as coco_masks
 from digits.data import images
 from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
-from digits.data.sources import ImageSource, Progress, UnusableSource, count_of, first_lines, listed, show
+from digits.data.sources import (
+    ImageSource,
+    Located,
+    Progress,
+    UnusableSource,
+    count_of,
+    first_lines,
+    listed,
+    show,
+)
 from digits.data.tables import Faults
 from digits.data.target_images import Matches
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
@@ -62,13 +71,13 @@ class Region:
 
 
 @dataclass
-class DrawnMasks:
-    """The label images of the annotations ``path`` in the format ``title``.
+class DrawnMasks(Located):
+    """The label images of the annotations ``root`` in the format ``title``.
 
     Their sizes and their regions are by the paths of the images.
     """
 
-    path: Path
+    root: Path
     title: str = "COCO"
     sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
     regions: dict[str, list[Region]] = field(default_factory=dict)
@@ -85,12 +94,6 @@ class DrawnMasks:
             inside = np.arange(len(lengths)) % 2 == 1
             mask[np.repeat(inside, lengths)] = index
         return images.encode(mask.reshape(width, height).T[..., None], "png")
-
-    def describe(self) -> str:
-        return show(str(self.path))
-
-    def is_available(self) -> bool:
-        return self.path.exists()
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class AnnotatedImages(FoundTargetImages):
 
     def need(self, target: str) -> None:
         if not self.matches.names:
-            name = show(self.masks.path.name)
+            name = show(self.masks.root.name)
             raise UnusableSource(
                 f"None of the images listed in {name} were found in {show(self.folders.images)}.",
                 "Enter the folder that contains them.",
@@ -171,8 +174,8 @@ class CocoClasses:
         self, folders: TargetImageFolders, found: AnnotatedShapes, masks: DrawnMasks
     ) -> AnnotatedImages:
         """Return the images of annotations in another format than COCO."""
-        self._add_classes(masks.path, found.classes)
-        faults = Faults(masks.path, row="object", are_images=False)
+        self._add_classes(masks.root, found.classes)
+        faults = Faults(masks.root, row="object", are_images=False)
         masks.sizes.update(found.sizes)
         for file, shapes in found.shapes.items():
             for shape in shapes:

@@ -19,7 +19,7 @@ from digits.data.image_lists import ImageList
 from digits.data.images import UnusableImage
 from digits.data.mask_values import THRESHOLD
 from digits.data.masks import FIRST_SHADE, MaskSurvey, open_mask, pixels_of
-from digits.data.sources import ImageSource, UnusableSource, listed, show
+from digits.data.sources import ImageSource, Located, UnusableSource, listed, show
 from digits.data.target_images import Matches, divide, match
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
@@ -28,7 +28,7 @@ from digits.kinds.target_image_source import FoundTargetImages, pair_lists
 
 
 @dataclass(frozen=True)
-class CombinedMasks:
+class CombinedMasks(Located):
     """Label images from black and white masks below ``root``: ``files`` are those of an image, with their classes.
 
     Pixels in the masks of several classes have no class.
@@ -50,12 +50,6 @@ class CombinedMasks:
             combined[is_white & (combined == 0)] = index
         assert combined is not None
         return images.encode(combined[..., None], "png")
-
-    def describe(self) -> str:
-        return show(str(self.root))
-
-    def is_available(self) -> bool:
-        return self.root.is_dir()
 
 
 @dataclass(frozen=True)

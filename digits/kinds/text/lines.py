@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from digits.data import images
 from digits.data.images import UnusableImage
-from digits.data.sources import show
+from digits.data.sources import Located
 from digits.data.text_rows import TextRow, join_cells
 from digits.kinds.text.characters import Encoding
 
@@ -63,10 +63,10 @@ class LineNames(Sequence[str]):
 
 
 @dataclass(frozen=True)
-class TextFile:
+class TextFile(Located):
     """An `ImageSource` of the ``rows`` of a CSV file, by the names of their lines."""
 
-    path: Path
+    root: Path
     rows: Rows
     encoding: Encoding
 
@@ -78,7 +78,7 @@ class TextFile:
         """Return the text in line ``name``; raises UnusableImage and OSError."""
         place = bisect_left(self.rows.lines, int(name.removeprefix(_LINE)))
         start, stop = self.rows.starts[place], self.rows.stops[place]
-        with open(self.path, "rb") as file:
+        with open(self.root, "rb") as file:
             file.seek(start)
             data = file.read(stop - start)
         try:
@@ -86,12 +86,6 @@ class TextFile:
         except (UnicodeDecodeError, csv.Error, StopIteration) as error:
             raise UnusableImage("the file changed while it was read") from error
         return join_cells(cells[1:])
-
-    def describe(self) -> str:
-        return show(str(self.path))
-
-    def is_available(self) -> bool:
-        return self.path.is_file()
 
 
 def _split(text: str) -> Iterable[str]:
