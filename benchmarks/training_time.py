@@ -1,11 +1,14 @@
 """Measure what training costs on the CPU: the table `COSTS` in digits/kinds/training_time.py.
 
-    python benchmarks/training_time.py [NETWORK ...] [--check KIND NETWORK SIDE IMAGES]
+    python benchmarks/training_time.py [NETWORK ...] [--side SIDE] [--check KIND NETWORK SIDE IMAGES]
 
 Each network is trained on random images for some epochs of two steps; those with ImageNet weights in both phases of
 Fine-tune. Prints the lines of the table: seconds of one core for the start, and nanoseconds of one core per pixel of an
 image to train all layers, to validate, and to train the head. Steps that also build a function belong to the start. The
 CPU time, unlike the elapsed time, does not depend on what else the machine does.
+
+``--side`` is that of the images, by default that of `CASES`. The cost of the ``original`` pixels of a network that
+halves images is right if the costs are the same for images of different sizes.
 
 With ``--check``, train with the recommended settings and compare the expected time with the CPU time per core.
 """
@@ -77,6 +80,7 @@ KITTI = "Car 0 0 0 5 5 40 40 0 0 0 0 0 0 0\nCar 0 0 0 50 50 90 90 0 0 0 0 0 0 0\
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("networks", nargs="*", default=list(CASES))
+    parser.add_argument("--side", type=int)
     parser.add_argument("--check", nargs=4, metavar=("KIND", "NETWORK", "SIDE", "IMAGES"))
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,11 +91,12 @@ def main() -> None:
         speed = core_speed()
         print(f"speed of a core: {speed:.0f}", flush=True)
         for name in asked.networks:
-            print(_measure(Path(scratch) / name, name), flush=True)
+            print(_measure(Path(scratch) / name, name, asked.side), flush=True)
 
 
-def _measure(folder: Path, name: str) -> str:
+def _measure(folder: Path, name: str, other_side: int | None) -> str:
     kind, side, size = CASES[name]
+    side = other_side or side
     dataset = _dataset(folder, kind, side, 2 * size)
     is_tuned = bool(network(name).pretrained)
     recipe, _ = _recipe(folder, dataset, name, is_tuned)

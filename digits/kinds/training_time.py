@@ -23,8 +23,8 @@ class Cost:
     the ``head``; 0 if the network has no pretrained weights.
 
     The pixels are those that the network computes with: it enlarges images until their shorter side has ``smallest``
-    pixels, or halves them until no side has more than ``largest``. Costs of networks that halve images are between
-    those that were measured for small and for large images, whose other pixels cost time, too.
+    pixels, or halves them until no side has more than ``largest``. Each pixel of the image itself costs ``original``
+    times as much as one of these, too.
     """
 
     start: float
@@ -33,12 +33,13 @@ class Cost:
     head: float = 0.0
     smallest: int = 1
     largest: int = 1_000_000
+    original: float = 0.0
 
     def pixels(self, width: int, height: int) -> float:
-        """Return the number of pixels that the network computes with for images of this size."""
+        """Return the number of pixels that an image of this size costs."""
         enlarged = max(1.0, self.smallest / min(width, height))
         halved = 2.0 ** max(0, math.ceil(math.log2(max(width, height) / self.largest)))
-        return width * height * (enlarged / halved) ** 2
+        return width * height * ((enlarged / halved) ** 2 + self.original)
 
 
 COSTS: dict[str, Cost] = {
@@ -51,9 +52,9 @@ COSTS: dict[str, Cost] = {
     "efficientnetv2": Cost(35, 2092, 611, 565),
     "mobilenetv3": Cost(22, 1273, 319, 281),
     "fpn": Cost(27, 6300, 2400, 2850),
-    "regression": Cost(6, 1185, 470, largest=64),
-    "multilabel": Cost(6, 1000, 380, largest=64),
-    "unet": Cost(11, 7400, 2700, largest=80),
+    "regression": Cost(7, 864, 380, largest=64, original=0.166),
+    "multilabel": Cost(6, 720, 270, largest=64, original=0.1),
+    "unet": Cost(11, 3892, 1520, largest=80, original=0.083),
     "segmenter": Cost(21, 3266, 946, 1904),
     # Not measured: the encoder of resnet50 with the decoder of segmenter, which has more channels.
     "segmenter_resnet50": Cost(31, 8600, 2700, 4100),

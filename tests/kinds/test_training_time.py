@@ -45,6 +45,7 @@ def test_networks_resize_images() -> None:
     assert Cost(0, 0, 0, smallest=128).pixels(32, 64) == 128 * 256
     assert Cost(0, 0, 0, largest=80).pixels(160, 81) == 80 * 40.5
     assert Cost(0, 0, 0, largest=80).pixels(256, 256) == 64 * 64
+    assert Cost(0, 0, 0, largest=80, original=0.5).pixels(256, 256) == 64 * 64 + 256 * 256 / 2
     assert Cost(0, 0, 0).pixels(300, 200) == 300 * 200
     for name, constant in (
         ("efficientnetlite", "SMALLEST"),
