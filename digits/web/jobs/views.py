@@ -154,6 +154,7 @@ def delete(place: str, job_id: str) -> Response:
 @blueprint.route("/jobs", methods=["DELETE"])
 @returns(DeletedJobs)
 def delete_many() -> Response:
+    """Delete jobs: those that use another one first, such as the models of a dataset."""
     return jsonify(DeletedJobs(_each(_delete, "deleted")))
 
 
@@ -235,11 +236,17 @@ def _abort(job: Job) -> None:
         raise NotAllowed(f"“{job.name}” is not running: it is {job.status.title.lower()}.")
 
 
+def _uses_none(job_id: str) -> bool:
+    job = services().store.find(job_id)
+    return job is None or not job.needs()
+
+
 def _each(act: Callable[[Job], object], done: str) -> list[str]:
     """Return the ids of the jobs of this request, after ``act`` on each; raises an error about all that refused."""
-    ids = request.form.getlist("job_ids[]")
+    ids = [*dict.fromkeys(request.form.getlist("job_ids[]"))]
     if not ids:
         raise BadRequest("Specify the jobs as job_ids[].")
+    ids.sort(key=_uses_none)
     refused: dict[str, DigitsError] = {}
     for job_id in ids:
         try:

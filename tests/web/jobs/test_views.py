@@ -145,6 +145,13 @@ def test_deleting_many_jobs_reports_failures(site: Site, finished: Finished) -> 
     assert site.json("/index.json")["datasets"] == []
 
 
+def test_a_dataset_is_deleted_with_the_models_that_use_it(site: Site, finished: Finished) -> None:
+    dataset = finished.dataset(site)
+    model = site.finished_model(dataset)
+    answer = site.client.delete("/jobs", data={"job_ids[]": [dataset, model]})
+    assert answer.get_json() == {"deleted": [model, dataset]}
+
+
 def test_files_of_a_job_are_served_safely(site: Site, finished: Finished) -> None:
     job_id = finished.dataset(site)
     mean = site.get(f"/files/{job_id}/mean.png")
