@@ -35,11 +35,14 @@ def brief(job: Job) -> BriefJob:
 
 def row(job: Job) -> JobRow:
     """Return a job's row in lists."""
-    parent = _dataset_of(job)
+    parent, kind = _dataset_of(job), data_kind(job)
     return describe(
         JobRow,
         job,
         type_title=type_title(job),
+        data_kind=kind.name if kind else None,
+        kind_title=kind.title if kind else "",
+        picture=_picture(job if parent is None else parent),
         status=job.status.title,
         status_label=job.status.label,
         status_css=job.status.css,
@@ -149,6 +152,17 @@ def device_rows() -> list[Device]:
 def _dataset_of(job: Job | None) -> Job | None:
     dataset_id = getattr(job, "dataset_id", None)
     return services().store.find(dataset_id) if job and dataset_id and dataset_id != job.id else None
+
+
+def _picture(dataset: Job) -> str | None:
+    """Return the URL of the thumbnail of a dataset's first record; None if it is not done or has no images."""
+    manifest = (
+        dataset.manifest() if isinstance(dataset, DatasetJob) and dataset.status is Status.DONE else None
+    )
+    if manifest is None or not job_views(dataset).shows_images:
+        return None
+    split = next((name for name, split in manifest.splits.items() if split.count), None)
+    return f"{job_url(dataset)}/records/{split}/0/thumbnail" if split else None
 
 
 def _detail(job: Job) -> str:

@@ -18,8 +18,6 @@ from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
 from digits.web.offload import in_turns
-from digits.web.resources.datasets import DatasetChoice
-from digits.web.resources.encoding import describe
 from digits.web.services import services
 
 # The form lists this many of the newest jobs; the others can be searched.
@@ -104,11 +102,6 @@ def kinds_by_transformation() -> dict[str, list[str]]:
         name: [kind.name for kind in all_kinds().values() if name in views_of(kind).transformations]
         for name in TRANSFORMATIONS
     }
-
-
-def dataset_choice(job: DatasetJob) -> DatasetChoice:
-    """Return the row of a dataset with its kind."""
-    return describe(DatasetChoice, serializers.row(job), data_kind=job.data_kind.name)
 
 
 def metric_choices() -> dict[str, list[tuple[str, str, str]]]:

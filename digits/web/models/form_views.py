@@ -16,7 +16,6 @@ from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import SOLVER_FIELDS, USUAL, ModelForm
 from digits.web.models.form_choices import (
-    dataset_choice,
     kinds_by_transformation,
     metric_choices,
     newest_dataset,
@@ -28,7 +27,6 @@ from digits.web.models.form_choices import (
 from digits.web.models.form_filling import fill_from, fit, next_name, open_form, recipe_of, suggested_name
 from digits.web.models.networks import check_kind, network_folder, network_of
 from digits.web.models.submit import new_model
-from digits.web.offload import in_turns
 from digits.web.resources.datasets import DatasetChoices, DatasetRecommendation
 from digits.web.resources.models import CreatedModels, Model
 from digits.web.resources.networks import SweepNames
@@ -132,7 +130,7 @@ def sweep() -> Response:
 def dataset_choices() -> Response:
     """Return the newest usable datasets that match the search ``q``."""
     datasets, has_more = usable_datasets(request.args.get("q", ""))
-    return jsonify(DatasetChoices([dataset_choice(job) for job in in_turns(iter(datasets))], has_more))
+    return jsonify(DatasetChoices(serializers.rows(datasets), has_more))
 
 
 @blueprint.get("/models/recommendation.json")
@@ -170,7 +168,7 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False, source: str = "") ->
         form=form,
         usual=USUAL,
         solver_fields=SOLVER_FIELDS,
-        datasets=[dataset_choice(job) for job in in_turns(iter(offer_datasets(form)))],
+        datasets=serializers.rows(offer_datasets(form)),
         search_datasets=has_more,
         best=network_settings.recommendation_of(dataset) if dataset else None,
         is_fitted=is_fitted,

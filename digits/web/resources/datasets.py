@@ -182,12 +182,6 @@ class DatasetRecommendation(Struct):
     recommendation: RecommendedModel | None
 
 
-class DatasetChoice(JobRow):
-    """A dataset that a model can be trained on."""
-
-    data_kind: str
-
-
 class ResizedExample(Struct):
     """An example image with the settings of a form, as a data URI, and the size of its record in bytes."""
 
@@ -204,5 +198,5 @@ class DatasetStatistics(Statistics, kw_only=True):
 
 
 class DatasetChoices(Struct):
-    datasets: list[DatasetChoice]
+    datasets: list[JobRow]
     more: bool

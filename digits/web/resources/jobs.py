@@ -19,13 +19,18 @@ class BriefJob(Struct):
 class JobRow(BriefJob):
     """A job in lists.
 
-    ``waiting_for`` names what a waiting job waits for; ``expected_start`` is known if a cluster has queued it.
-    ``refs`` is the number of models of a dataset. ``error`` is the message of a failure; `JobPage.failure` has the
-    rest of it. ``bytes`` is the size of a dataset's records.
+    ``data_kind`` is the name of the kind of a dataset, or of a model's dataset, and ``kind_title`` its title;
+    ``picture`` is the URL of a thumbnail of this dataset, if its records are images. ``waiting_for`` names what a
+    waiting job waits for; ``expected_start`` is known if a cluster has queued it. ``refs`` is the number of models of a
+    dataset. ``error`` is the message of a failure; `JobPage.failure` has the rest of it. ``bytes`` is the size of a
+    dataset's records.
     """
 
     type: str
     type_title: str
+    data_kind: str | None
+    kind_title: str
+    picture: str | None
     group: str
     owner: str | None
     status_label: str
