@@ -1,6 +1,7 @@
 // The home page: search and sort without a reload, and live rows.
 
 import { settled } from './form_parts.js';
+import { startSelection } from './job_selection.js';
 import { join } from './live.js';
 import { urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
@@ -15,6 +16,7 @@ const RETRY_MILLISECONDS = 3000;
 
 const box = document.getElementById('jobs');
 const problem = document.getElementById('jobs-problem');
+const selection = startSelection(box);
 let state = new URLSearchParams(location.search);
 
 const swap = swapping(box, (error) => {
@@ -31,34 +33,11 @@ function refetch() {
     (fresh) => {
       morphChildren(box, fresh);
       drawPixelDigits(box);
-      showChosen();
+      selection.show();
       problem.hidden = true;
     },
   );
 }
-
-// The models to compare stay chosen while the list is updated, searched or turned to another page.
-const MOST_COMPARED = 10;
-const chosen = new Set();
-
-function showChosen() {
-  for (const input of box.querySelectorAll('input[form="compare-form"]')) {
-    input.checked = chosen.has(input.value);
-    input.disabled = !input.checked && chosen.size >= MOST_COMPARED;
-  }
-  const button = box.querySelector('#compare-form button');
-  if (!button) return;
-  button.disabled = chosen.size < 2;
-  button.textContent = chosen.size ? `Compare ${chosen.size}` : 'Compare';
-  button.title = ['Select two to ten models in the list', 'Select at least one more model'][chosen.size] ?? '';
-}
-
-box.addEventListener('change', ({ target }) => {
-  if (target.getAttribute('form') !== 'compare-form') return;
-  if (target.checked) chosen.add(target.value);
-  else chosen.delete(target.value);
-  showChosen();
-});
 
 const isPage = ([name]) => name.endsWith('_page');
 
@@ -87,10 +66,6 @@ box.addEventListener('input', (event) => {
   if (event.target.id === 'jobs-search') searchSoon();
 });
 box.addEventListener('submit', (event) => {
-  if (event.target.id === 'compare-form') {
-    event.preventDefault();
-    location.assign(`${event.target.action}?ids=${[...chosen].join(',')}`);
-  }
   if (event.target.id !== 'jobs-form') return;
   event.preventDefault();
   search();
@@ -138,7 +113,7 @@ function receive({ detail: message }) {
   if (patch) {
     for (const place of places(message.job_id)) patch(place, message);
   } else if (message.update === 'deleted') {
-    chosen.delete(message.job_id);
+    selection.forget(message.job_id);
     refetchSoon();
   } else if (['status', 'attribute', 'added'].includes(message.update)) {
     refetchSoon();
@@ -146,8 +121,6 @@ function receive({ detail: message }) {
 }
 
 document.addEventListener('job-update', receive);
-for (const input of box.querySelectorAll('input[form="compare-form"]:checked')) chosen.add(input.value); // kept by the browser
-showChosen();
 document.addEventListener('task-update', receive);
 document.addEventListener('live-joined', ({ detail }) => detail.missed && refetchSoon());
 document.addEventListener('job-action', refetchSoon);

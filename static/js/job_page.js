@@ -1,15 +1,13 @@
 // Shared by the pages of all jobs: live status and progress, name and group, notes, warnings, output.
 
-import { settled } from './form_parts.js';
-import { formData, getJson, request, urlPrefix } from './http.js';
+import { suggestGroups } from './group_suggestions.js';
+import { formData, request } from './http.js';
 import { join } from './live.js';
 import { startLogTail } from './log_tail.js';
 import { startNotes } from './notes.js';
 import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { toast } from './dialog.js';
-
-const TYPING_MILLISECONDS = 200;
 
 /** Initializes the page. Returns its job: {id, url}. */
 export function startJobPage() {
@@ -83,16 +81,6 @@ function startEditing(job) {
     document.title = `${name.value.trim()} · DIGITS`;
     show(false);
   });
-}
-
-/** Suggests groups that contain the typed words. The page itself lists only the first groups. */
-function suggestGroups(input) {
-  const find = async () => {
-    const words = input.value;
-    const { suggestions } = await getJson(`${urlPrefix}/autocomplete/group?query=${encodeURIComponent(words)}`);
-    if (words === input.value) input.list.replaceChildren(...suggestions.map((group) => new Option('', group)));
-  };
-  input.addEventListener('input', settled(() => find().catch(() => {}), TYPING_MILLISECONDS)); // Suggestions are optional.
 }
 
 async function save(job, fields) {

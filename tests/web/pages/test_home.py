@@ -14,12 +14,14 @@ from digits.core.recipe import Train
 from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
+from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.regression.views import Views as RegressionViews
 from digits.kinds.views import Metric
 from digits.runtime.executors.executor import Placement
 from tests.site import Site
+from tests.web.trained import Finished
 
 pytestmark = pytest.mark.integration
 
@@ -107,6 +109,19 @@ def test_a_row_names_its_metric_and_its_dataset_once(site: Site) -> None:
     assert "Accuracy 93.2%" in page
     model(site, parent, "crowbars")
     assert site.get("/").text.count("on <bdi>bars</bdi>") == 1
+
+
+def test_a_dataset_and_its_models_show_its_picture_and_their_task(
+    site: Site, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parent = site.services.store.get(finished.dataset(site), DatasetJob)
+    model(site, parent, "lenet")
+    page = site.get("/").text
+    first, second = re.findall(r'<img src="([^"]*)"', page)
+    assert first == second and site.get(first).mimetype == "image/jpeg"
+    assert page.count("Image classification</span>") == 2
+    monkeypatch.setattr(ClassificationViews, "shows_images", False)
+    assert "<img" not in site.get("/").text
 
 
 def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Site) -> None:
