@@ -136,9 +136,10 @@ class Skipped(Event, frozen=True):
 
 
 class Warned(Event, frozen=True):
-    """Something deserves the user's attention but does not stop the task."""
+    """Something deserves the user's attention but does not stop the task; a remark needs no action."""
 
     message: str
+    is_remark: bool = False
 
 
 class Built(Event, frozen=True):

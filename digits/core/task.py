@@ -198,6 +198,7 @@ class TaskState(Struct):
     skipped: Count = 0
     first_skips: list[events.Skipped] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
     layers: list[events.Layer] = field(default_factory=list)
     parameters: Count | None = None
     latent: Count = 0
@@ -278,9 +279,12 @@ def _skipped(state: TaskState, event: events.Skipped) -> None:
 
 
 def _warned(state: TaskState, event: events.Warned) -> None:
-    if len(state.warnings) < MAX_NAMED_SKIPS:
-        text = _clip(event.message)
-        state.warnings.append(text)
+    texts = state.remarks if event.is_remark else state.warnings
+    if len(texts) >= MAX_NAMED_SKIPS:
+        return
+    text = _clip(event.message)
+    texts.append(text)
+    if not event.is_remark:
         state.marks.append(Mark("warning", state.metrics.last_epoch, text))
 
 

@@ -44,7 +44,10 @@ class Contents:
         return f"Parquet: {describe_files(self.tables)}."
 
     def need_tables(self) -> None:
-        """Raise UnusableSource if no tables list the images."""
+        """Use the only CSV or JSON Lines file of the folder if no others list the images; raises UnusableSource."""
+        only = [path for path in self.root.glob("*") if path.suffix.lower() in (".csv", ".tsv", ".jsonl")]
+        if not self.tables and len(only) == 1:
+            self.tables = {"train": only}
         if not self.tables:
             raise UnusableSource(
                 f"{show(str(self.root))} contains no Parquet files and neither {METADATA[0]} nor {METADATA[1]}.",

@@ -144,6 +144,10 @@ class Unusable:
     is_image: bool = True
 
 
+class Remark(str):
+    """A sentence about a source with nothing wrong, unlike the other warnings of a plan."""
+
+
 @dataclass
 class Plan:
     """The dataset to create: its target, the groups of its records, its splits, and warnings for the user.

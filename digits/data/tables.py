@@ -28,6 +28,7 @@ from digits.data.declared_splits import split_named
 from digits.data.image_endings import KNOWN_ENDINGS
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import (
+    Remark,
     Unusable,
     UnusableSource,
     count_of,
@@ -526,14 +527,15 @@ class Faults:
             self._matched += 1
             self._example = self._example or f"“{show(written)}” for {show(file)}"
 
-    def remarks(self) -> list[str]:
+    def remarks(self) -> list[Remark]:
         """Return the ``notes`` of the source, and a sentence about paths that differ from those of the images."""
+        notes = [*map(Remark, self.notes)]
         if not self._matched:
-            return self.notes
+            return notes
         source = f" of {self._name}" if self._name else ""
         what = "1 path" if self._matched == 1 else f"{self._matched:,} paths"
         verb = "differs from that of its image" if self._matched == 1 else "differ from those of the images"
-        return [*self.notes, f"{what}{source} {verb}, such as {self._example}."]
+        return [*notes, Remark(f"{what}{source} {verb}, such as {self._example}.")]
 
     @property
     def hint(self) -> str:

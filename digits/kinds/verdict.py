@@ -150,7 +150,6 @@ def improves(values: Sequence[float], *, lower_is_better: bool) -> bool:
 def judge(outcome: Outcome) -> Verdict:
     """Return the verdict on ``outcome``: the first rule that applies decides."""
     level = outcome.level
-    format_value = outcome.metric.format
     if level == "none":
         assert outcome.baseline
         action = _after_guessing(outcome)
@@ -177,10 +176,7 @@ def judge(outcome: Outcome) -> Verdict:
             title = ""
         reasons = [reason]
     if outcome.interval and _is_wide(outcome):
-        low, high = map(format_value, outcome.interval)
-        reasons.append(
-            f"Only {count_of(outcome.records, outcome.noun)}: the true value may be from {low} to {high}."
-        )
+        reasons.append(f"With only {count_of(outcome.records, outcome.noun)}, the interval is wide.")
     return Verdict(level, title, " ".join(filter(None, reasons)), action, _label(action, outcome))
 
 

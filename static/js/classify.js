@@ -185,7 +185,5 @@ export function startClassifying(panel) {
   document.addEventListener('parts-refreshed', () => {
     // A refresh selects the default again.
     if ([...snapshot.options].some(({ value }) => value === chosen)) snapshot.value = chosen;
-    const hint = snapshot.value && result.querySelector('[data-no-snapshot]');
-    if (hint) hint.textContent = hint.dataset.noSnapshot;
   });
 }

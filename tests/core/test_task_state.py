@@ -33,3 +33,9 @@ def test_warnings_and_phases_are_marked_at_their_epoch() -> None:
     assert state_of(*before, Resumed(5, 0.5)).marks == []
     again = state_of(*before, Resumed(5, 0.5), PhaseChanged(10, 1.0), PhaseChanged(10, 1.0)).marks
     assert again == [Mark("phase", 1.0, phase.text)]
+
+
+def test_remarks_are_kept_apart_from_warnings_and_are_not_marked() -> None:
+    state = state_of(Warned("Read as CSV.", is_remark=True), Warned("few images"))
+    assert (state.remarks, state.warnings) == (["Read as CSV."], ["few images"])
+    assert [mark.text for mark in state.marks] == ["few images"]

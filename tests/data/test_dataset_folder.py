@@ -72,3 +72,14 @@ def test_incomplete_datasets_are_refused(tmp_path: Path, files: list[str], path:
     make(tmp_path, *files)
     with pytest.raises(UnusableSource, match=message):
         find(tmp_path / path).need_tables()
+
+
+def test_the_only_table_of_a_folder_lists_its_images(tmp_path: Path) -> None:
+    make(tmp_path, "angles.csv", "images/a.png")
+    found = find(tmp_path)
+    assert not found.tables  # a table beside class folders is no reason to read it
+    found.need_tables()
+    assert found.tables == {"train": [tmp_path / "angles.csv"]}
+    make(tmp_path, "other.tsv")
+    with pytest.raises(UnusableSource, match="no Parquet files"):
+        find(tmp_path).need_tables()

@@ -27,7 +27,7 @@ from digits.data.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.mask_values import default_names, recognize
 from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
 from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.sources import Plan, Progress, Remark, SplitPlan, UnusableSource, count_of, listed, show
 from digits.data.tables import SourceNotes, open_lines
 from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
@@ -152,8 +152,7 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     groups, of_images = group_by_rarest(classes.names, contained, NO_CLASS, shares.mean.tolist())
     for name, split in splits.items():
         split.groups = of_images[name]
-    warnings += [classes.note] if classes.note else []
-    warnings += fits.notes
+    warnings += map(Remark, [*filter(None, [classes.note]), *fits.notes])
     warnings += _remarks(classes.names, shares.mean)
     target = Mask.of(
         classes.names,

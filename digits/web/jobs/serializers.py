@@ -136,6 +136,9 @@ def page(job: Job) -> JobPage:
         directory=str(job.folder),
         folder_bytes=services().folder_sizes.of(job),
         warnings=warnings_of(job),
+        remarks=[
+            remark for task in job.tasks for remark in services().scheduler.task_state(job, task).remarks
+        ],
     )
 
 

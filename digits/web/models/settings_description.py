@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
+from digits.data.pretrained_catalog import CATALOG, PREFIX
 from digits.web.models.form import SOLVER_FIELDS
 from digits.web.models.form_fields import AUGMENTATIONS
 
@@ -27,7 +28,7 @@ def describe_settings(recipe: Train) -> Settings:
         "Batch size": f"{recipe.batch_size or DEFAULT_BATCH_SIZE}",
         "Optimizer": _describe_solver(recipe.solver),
         "Learning rate": f"{recipe.solver.learning_rate}, {TITLES[type(recipe.lr_policy)].lower()}",
-        "Initial weights": (recipe.weights or "").rpartition("/")[2],
+        "Initial weights": _describe_weights(recipe.weights or ""),
         "Fine-tuning": "",
         "Frozen layers": ", ".join(recipe.freeze),
         **dict(describe_preprocessing(recipe)),
@@ -46,6 +47,11 @@ def describe_settings(recipe: Train) -> Settings:
             f"then all layers with trunk factor {tuning.trunk_factor:g}"
         )
     return known(settings)
+
+
+def _describe_weights(weights: str) -> str:
+    entry = CATALOG.get(weights.removeprefix(PREFIX)) if weights.startswith(PREFIX) else None
+    return f"ImageNet, {entry.title}" if entry else weights.rpartition("/")[2]
 
 
 def describe_preprocessing(recipe: Train) -> Settings:

@@ -66,7 +66,7 @@ _CLASS_COLUMNS = {
 class Table:
     """A table with its ``header``. The first ``text_columns`` contain words, and the others numbers.
 
-    ``shares`` are the shades, from 0 to 1, of the cells after the first of each row.
+    ``shares`` are the shades, from 0 to 1, of the cells after the first of each row; negative for errors.
     """
 
     title: str
@@ -312,7 +312,10 @@ def _numbers(
                     for row in confusion["rows"]
                 ],
                 f"Rows are true classes and columns are predicted classes.{hidden}",
-                [[cell["share"] for cell in row["cells"]] for row in confusion["rows"]],
+                [
+                    [cell["share"] if cell["is_right"] else -cell["share"] for cell in row["cells"]]
+                    for row in confusion["rows"]
+                ],
             )
         )
         if confusion["confused"]:

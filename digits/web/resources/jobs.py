@@ -92,6 +92,7 @@ class JobPage(JobRow):
     failure: Failure | None
     tasks: list[Task]
     warnings: list[str]
+    remarks: list[str]
 
 
 class Device(Struct):

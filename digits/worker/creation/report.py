@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.splits import Split
-from digits.data.sources import Plan, Unusable
+from digits.data.sources import Plan, Remark, Unusable
 
 MAX_SKIPPED_EVENTS = 1000
 PROGRESS_SECONDS = 0.25
@@ -34,7 +34,7 @@ class Report:
         self.show: Callable[[str], str] = str
 
     def warn(self, message: str) -> None:
-        self._events.append(Warned(self.show(message)))
+        self._events.append(Warned(self.show(message), isinstance(message, Remark)))
 
     def counted(self, split: str, plan: Plan, counts: NDArray[np.integer[Any]]) -> None:
         if plan.counted:

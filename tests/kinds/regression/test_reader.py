@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources import Plan, Remark, UnusableSource
 from digits.data.tables import MAX_TABLE_BYTES, SourceNotes
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
@@ -168,7 +168,10 @@ def test_columns_of_text_and_indexes_are_no_targets(tmp_path: Path) -> None:
     text = "id,file,cell_type,target\n" + "".join(f"{n},{n}.png,{'ab'[n % 2]},{n / 2}\n" for n in range(8))
     found = table(tmp_path, text)
     assert found.names == ["target"] and found.files[1] == "1.png" and found.values[1] == [0.5]
-    assert plan(tmp_path, text).warnings == ["cell_type is text and id is an index; only target is used."]
+    (remark,) = plan(tmp_path, text).warnings
+    assert remark == "cell_type is text and id is an index; only target is used." and isinstance(
+        remark, Remark
+    )
     assert table(tmp_path, text, target_columns=["id"]).names == ["id"]
     with pytest.raises(UnusableSource, match=r"The column “cell_type” of .*csv contains text, such as “a”"):
         table(tmp_path, text, target_columns=["target", "cell_type"])

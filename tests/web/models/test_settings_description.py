@@ -48,7 +48,7 @@ def test_settings_that_are_off_have_no_entry() -> None:
         ({"solver": Solver(type="LION")}, "Optimizer", "Lion, β 0.9 and 0.999, weight decay 0.004"),
         ({"lr_policy": Step()}, "Learning rate", "0.01, step decay"),
         ({"weights": "/a/b/snapshot_1.ckpt"}, "Initial weights", "snapshot_1.ckpt"),
-        ({"weights": "imagenet:resnet50"}, "Initial weights", "imagenet:resnet50"),
+        ({"weights": "imagenet:resnet50"}, "Initial weights", "ImageNet, ResNet-50"),
         (
             {"fine_tune": FineTune()},
             "Fine-tuning",
