@@ -527,9 +527,9 @@ class Faults:
             self._matched += 1
             self._example = self._example or f"“{show(written)}” for {show(file)}"
 
-    def remarks(self) -> list[Remark]:
+    def remarks(self) -> list[str]:
         """Return the ``notes`` of the source, and a sentence about paths that differ from those of the images."""
-        notes = [*map(Remark, self.notes)]
+        notes: list[str] = [*map(Remark, self.notes)]
         if not self._matched:
             return notes
         source = f" of {self._name}" if self._name else ""
