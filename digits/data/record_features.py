@@ -70,6 +70,23 @@ def values_of(features: ExampleFeatures, name: str) -> tuple[str, Sequence[Any]]
     return (_TYPES[kind], getattr(features[name], kind).value) if kind else ("", ())
 
 
+def needed_values(features: ExampleFeatures, name: str) -> tuple[str, Sequence[Any]]:
+    """Return the type and the values of a feature; raises ValueError with a message if there are none."""
+    kind, values = values_of(features, name)
+    if not len(values):
+        raise ValueError(f"it has no feature “{show(name)}”; its features are {listed(sorted(features))}")
+    return kind, values
+
+
+def class_at(index: int, names: Sequence[str]) -> str:
+    """Return the name of the class ``index``, by default its number; raises ValueError with a message."""
+    if not names:
+        return str(index)
+    if not 0 <= index < len(names):
+        raise ValueError(f"the class {index} is not between 0 and {len(names) - 1}, the named classes")
+    return names[index]
+
+
 @dataclass(frozen=True)
 class FeatureInfo:
     """A feature of a record: its type, the number of its values, the first ones as text, and its image, if any."""
@@ -233,9 +250,7 @@ class NumberFeature:
     def read(self, features: ExampleFeatures) -> NDArray[Any]:
         """Return the numbers of a record, int64 or float32; raises ValueError with a message."""
         name = show(self.name)
-        kind, values = values_of(features, self.name)
-        if not len(values):
-            raise ValueError(f"it has no feature “{name}”; its features are {listed(sorted(features))}")
+        kind, values = needed_values(features, self.name)
         if kind != self.dtype:
             raise ValueError(f"“{name}” is {kind}, but {self.dtype} in the first record")
         if len(values) != math.prod(self.shape):
@@ -361,9 +376,7 @@ class ClassFeature:
     def read(self, features: ExampleFeatures) -> str:
         """Return the name of the class of a record; raises ValueError with a message."""
         name = show(self.name)
-        kind, values = values_of(features, self.name)
-        if not len(values):
-            raise ValueError(f"it has no feature “{name}”; its features are {listed(sorted(features))}")
+        kind, values = needed_values(features, self.name)
         if len(values) > 1:
             raise ValueError(f"“{name}” has {len(values):,} values, not one")
         if kind == FLOATS:
@@ -376,14 +389,7 @@ class ClassFeature:
             if not text:
                 raise ValueError(f"“{name}” is empty")
             return show(text)
-        index = int(values[0])
-        if not self._labels:
-            return str(index)
-        if not 0 <= index < len(self._labels):
-            raise ValueError(
-                f"the class {index} is not between 0 and {len(self._labels) - 1}, the named classes"
-            )
-        return self._labels[index]
+        return class_at(int(values[0]), self._labels)
 
 
 def is_no_label(name: str) -> bool:

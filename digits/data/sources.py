@@ -56,6 +56,16 @@ class Progress(Protocol):
         """Report the progress of a download, 0 to 1."""
 
 
+class NoProgress:
+    """Ignores the progress of reading a source."""
+
+    def reading(self, what: str) -> None:
+        pass
+
+    def downloaded(self, fraction: float, what: str) -> None:
+        pass
+
+
 class ImageSource(Protocol):
     """The place from which the images of a split are read, by name."""
 

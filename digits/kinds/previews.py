@@ -23,7 +23,7 @@ from digits.data.record_index import DamagedRecords
 from digits.data.record_maker import RecordMaker, UnusablePart
 from digits.data.record_pictures import picture_of
 from digits.data.shares import CreateWithShares
-from digits.data.sources import Plan, SplitPlan, UnusableSource, WiderValues
+from digits.data.sources import NoProgress, Plan, SplitPlan, UnusableSource, WiderValues
 from digits.kinds.recipes import read_source
 from digits.kinds.source_summary import Suggestion
 
@@ -50,14 +50,6 @@ class Preview:
 
 class _TimeIsUp(BaseException):
     """Not an Exception, so that no reader handles it."""
-
-
-class _Silent:
-    def reading(self, what: str) -> None:
-        pass
-
-    def downloaded(self, fraction: float, what: str) -> None:
-        pass
 
 
 def preview(
@@ -95,7 +87,7 @@ def _add(
     has_images: bool,
     advise: Callable[[Preview], Mapping[str, Any]],
 ) -> None:
-    plan = read_source(recipe, _Silent())
+    plan = read_source(recipe, NoProgress())
     counts = {name: len(split) for name, split in plan.splits.items()}
     found.total, found.splits = sum(counts.values()), counts if len(counts) > 1 else {}
     recipe = structs.replace(recipe, **advise(found))

@@ -212,7 +212,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     try:
         manifest = manifests.load(folder)
         edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
-        changes = Changes()
+        changes: list[Change] = []
         records = list(_edited(folder, manifest, edits, changes))
         target = manifest.target.sized(recipe.width, recipe.height)
         geometry = Geometry(
@@ -252,7 +252,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
     stacked = manifest.channels // recipe.channels
     remarks = _remarks(manifest, splits) if groups == manifest.groups else []
-    files = {CHANGES_FILE: changes.as_csv()} if changes.rows else {}
+    files = {CHANGES_FILE: _as_csv(changes)} if changes else {}
     return VersionPlan(
         target,
         splits,
@@ -297,21 +297,10 @@ class Change(NamedTuple):
     after: str
 
 
-class Changes:
-    """Collects the changes of a version."""
-
-    def __init__(self) -> None:
-        self.rows: list[Change] = []
-
-    def add(self, split: str, number: int, path: str, change: str, before: str, after: str) -> None:
-        self.rows.append(Change(split, number, path, change, before, after))
-
-    def as_csv(self) -> bytes:
-        text = io.StringIO()
-        writer = csv.writer(text)
-        writer.writerow(Change._fields)
-        writer.writerows(self.rows)
-        return text.getvalue().encode()
+def _as_csv(changes: list[Change]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text).writerows([Change._fields, *changes])
+    return text.getvalue().encode()
 
 
 def read_changes(job_folder: Path, maximum: int) -> list[Change]:
@@ -372,7 +361,7 @@ def check_edits(edits: Edits, manifest: Manifest) -> None:
             )
 
 
-def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> Iterator[_Planned]:
+def _edited(folder: Path, manifest: Manifest, edits: Edits, made: list[Change]) -> Iterator[_Planned]:
     """Yield the records that are not excluded; the changes are added to ``made``."""
     check_edits(edits, manifest)
     excluded = set(edits.exclude)
@@ -387,17 +376,17 @@ def _edited(folder: Path, manifest: Manifest, edits: Edits, made: Changes) -> It
                     yield _Planned(f"{name}/{number}", name, group)
                     continue
                 path, before = _describe(reader, number, manifest.target)
-                add = functools.partial(made.add, name, number, path)
                 if place in excluded:
-                    add("excluded", before, "")
+                    made.append(Change(name, number, path, "excluded", before, ""))
                     continue
                 target = None
                 if place in changes:
                     stored = functools.partial(_stored_target, reader, number, manifest.target)
                     target = manifest.target.edit(stored, changes[place])
-                    add("relabeled", before, manifest.target.describe(target))
+                    after = manifest.target.describe(target)
+                    made.append(Change(name, number, path, "relabeled", before, after))
                 if place in splits:
-                    add("moved", name, splits[place])
+                    made.append(Change(name, number, path, "moved", name, splits[place]))
                 yield _Planned(f"{name}/{number}", splits.get(place, name), group, target)
 
 

@@ -45,12 +45,16 @@ class Views(views.Views[CreateClassification]):
         return {"label_count": len(manifest.target.labels)}
 
     def separate_sources(self, recipe: CreateClassification, manifest: Manifest) -> dict[str, dict[str, Any]]:
-        folders = {"val": recipe.val, "test": recipe.test}
+        separate = self.separate_of(recipe)
         return {
             name: {"label_count": sum(map(bool, split.counts))}
             for name, split in manifest.splits.items()
-            if folders.get(name)
+            if separate.get(name)
         }
+
+    def separate_of(self, recipe: Any) -> dict[str, Any]:
+        """Return the source of each other split, None without one."""
+        return {"val": recipe.val, "test": recipe.test}
 
     def dataset_json(self, manifest: Manifest) -> dict[str, Any]:
         return {"labels": manifest.target.labels}

@@ -15,8 +15,10 @@ from digits.data.record_features import (
     LABEL_NAMES,
     ExampleFeatures,
     best_named,
+    class_at,
     is_no_label,
     last_word,
+    needed_values,
     values_of,
 )
 from digits.data.record_files import RecordFiles
@@ -54,7 +56,6 @@ class LabelSetMapping(RecordMapping):
         self.layout = source.layout if source.layout != "auto" else _layout(first, self._features)
         self._classes = _class_names(source, files, self._features[0])
         self._kinds: dict[str, str] = {}
-        self._widths: dict[str, int] = {}
         if self.layout == "list" and len(self._features) > 1:
             raise UnusableSource(
                 f"Several features may list the labels: {listed(self._features)}.",
@@ -81,16 +82,7 @@ class LabelSetMapping(RecordMapping):
         if kind == BYTES:
             texts = (value.decode("utf-8", "backslashreplace").strip() for value in values)
             return tuple(dict.fromkeys(show(text) for text in texts if text))
-        return tuple(dict.fromkeys(map(self._name_of, values)))
-
-    def _name_of(self, number: int) -> str:
-        if not self._classes:
-            return str(number)
-        if not 0 <= number < len(self._classes):
-            raise ValueError(
-                f"the class {number} is not between 0 and {len(self._classes) - 1}, the named classes"
-            )
-        return self._classes[number]
+        return tuple(dict.fromkeys(class_at(number, self._classes) for number in values))
 
     def _flag_names(self, name: str, first: ExampleFeatures) -> list[str]:
         """Return the labels of a feature with 0 or 1, or with one such number for each class."""
@@ -106,9 +98,7 @@ class LabelSetMapping(RecordMapping):
 
     def _read_flags(self, name: str, features: ExampleFeatures) -> Labels:
         labels = self._flags[name]
-        kind, values = values_of(features, name)
-        if not len(values):
-            raise ValueError(f"it has no feature “{show(name)}”; its features are {listed(sorted(features))}")
+        kind, values = needed_values(features, name)
         if kind == BYTES:
             raise ValueError(f"“{show(name)}” is {kind} instead of 0 or 1")
         if len(values) != len(labels):

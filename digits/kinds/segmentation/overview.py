@@ -14,7 +14,7 @@ from digits.data.mask_fit import MaskFits, frame_of
 from digits.data.masks import Code, MaskSurvey, open_mask
 from digits.data.record_features import ExampleFeatures
 from digits.data.record_files import RecordFiles
-from digits.data.sources import ImageSource, UnusableSource, count_of, listed, show
+from digits.data.sources import ImageSource, NoProgress, UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds import source_summary
 from digits.kinds.segmentation.coco import AnnotatedImages, CocoClasses
@@ -32,14 +32,6 @@ from digits.kinds.target_image_tables import TargetImageRows
 _COMPARED = 30
 
 
-class _Silent:
-    def reading(self, what: str) -> None:
-        """Ignore the progress."""
-
-    def downloaded(self, fraction: float, what: str) -> None:
-        """Ignore the progress."""
-
-
 class Overview:
     """Describes the label images of a ``recipe``."""
 
@@ -49,7 +41,7 @@ class Overview:
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
         """Return the images of annotations and their objects; raises UnusableSource."""
-        found = self._annotations.find(folders, Path(folders.targets), _Silent())
+        found = self._annotations.find(folders, Path(folders.targets), NoProgress())
         found.need(TARGET)
         return found
 

@@ -47,13 +47,8 @@ class Views(ClassificationViews):
         found = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
         return {"text": found[0].decode("utf-8", "replace") if found else ""}
 
-    def separate_sources(self, recipe: Any, manifest: Manifest) -> dict[str, dict[str, Any]]:
-        tables = {"val": recipe.val_table, "test": recipe.test_table}
-        return {
-            name: {"label_count": sum(map(bool, split.counts))}
-            for name, split in manifest.splits.items()
-            if tables.get(name)
-        }
+    def separate_of(self, recipe: Any) -> dict[str, Any]:
+        return {"val": recipe.val_table, "test": recipe.test_table}
 
     def describe_input(self, manifest: Manifest) -> str:
         return f"{manifest.width:,} characters"
