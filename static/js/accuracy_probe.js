@@ -1,6 +1,6 @@
 // Estimates the accuracy of fine-tuning while the form of a model is open, from a quick test on a few training images.
 
-import { postForm, request, urlPrefix } from './http.js';
+import { postForm, request, uniqueName, urlPrefix } from './http.js';
 
 const PERCENT = 100;
 
@@ -11,7 +11,7 @@ const PERCENT = 100;
  */
 export function startAccuracyProbe(form, weights, show) {
   // The server cancels any earlier estimate of this form.
-  const name = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+  const name = uniqueName();
   let latest = '';
   let asking = null;
 

@@ -1,7 +1,7 @@
 // Previews the form's augmentation on images of the selected dataset. A server task prepares them as for training.
 
 import { settled } from './form_parts.js';
-import { wordsOf } from './http.js';
+import { uniqueName, wordsOf } from './http.js';
 import { fragment, swapping } from './swap.js';
 
 const WAIT_MILLISECONDS = 400;
@@ -13,7 +13,7 @@ export function startAugmentationPreview(form, box) {
   const status = box.querySelector('[role="status"]');
   const pictures = box.querySelector('[data-pictures]');
   // The server cancels the task of any earlier request from this form.
-  const name = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+  const name = uniqueName();
   let seed = 0;
   let shown = '';
   const swap = swapping(pictures, (error) => {

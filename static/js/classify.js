@@ -2,7 +2,7 @@
 // prediction.
 
 import { startCamera } from './camera.js';
-import { droppedFiles } from './dropped_files.js';
+import { droppedFiles, startDropping } from './dropped_files.js';
 import { postForm } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
 import { fragment, swapping } from './swap.js';
@@ -161,18 +161,8 @@ export function startClassifying(panel) {
   }
 
   if (drop) {
-    panel.addEventListener('dragover', (event) => {
-      if (![...event.dataTransfer.types].includes('Files')) return;
-      event.preventDefault();
-      drop.classList.add('over');
-    });
-    panel.addEventListener('dragleave', (event) => {
-      if (!panel.contains(event.relatedTarget)) drop.classList.remove('over');
-    });
-    panel.addEventListener('drop', async (event) => {
-      event.preventDefault();
-      drop.classList.remove('over');
-      const files = (await droppedFiles(event.dataTransfer)).map((item) => item.file);
+    startDropping(panel, drop, async (dropped) => {
+      const files = (await droppedFiles(dropped)).map((item) => item.file);
       takeFiles(files.filter(({ name }) => !name.startsWith('.')));
     });
     document.addEventListener('paste', (event) => {

@@ -15,6 +15,23 @@ export async function droppedFiles(transfer) {
   return found;
 }
 
+/** Marks `place` while files are dragged over `area`, which contains it, and passes the DataTransfer of a drop to `take`. */
+export function startDropping(area, place, take) {
+  area.addEventListener('dragover', (event) => {
+    if (!event.dataTransfer.types.includes('Files')) return;
+    event.preventDefault();
+    place.classList.add('over');
+  });
+  area.addEventListener('dragleave', (event) => {
+    if (!area.contains(event.relatedTarget)) place.classList.remove('over');
+  });
+  area.addEventListener('drop', (event) => {
+    event.preventDefault();
+    place.classList.remove('over');
+    take(event.dataTransfer);
+  });
+}
+
 async function collect(entry, found) {
   if (entry.isFile) {
     const file = await new Promise((resolve, reject) => entry.file(resolve, reject));

@@ -24,6 +24,9 @@ export class RequestError extends Error {
   }
 }
 
+/** A name that no other request or page has. */
+export const uniqueName = () => [...crypto.getRandomValues(new Uint32Array(4))].join('');
+
 /** The message and the hint of an error. */
 export const wordsOf = ({ message, hint }) => [message, hint].filter(Boolean).join(' ');
 

@@ -1,5 +1,7 @@
 // A drop area for an image file with a path field next to it; previews the selected image.
 
+import { startDropping } from './dropped_files.js';
+
 // Narrower images are enlarged without smoothing.
 export const SMALL_PIXELS = 96;
 
@@ -30,19 +32,9 @@ export function startImageChoice(choice, imageUrl) {
     const chosen = path.value.trim();
     show(chosen && `${imageUrl}?${new URLSearchParams({ path: chosen })}`);
   });
-  choice.addEventListener('dragover', (event) => {
-    if (![...event.dataTransfer.types].includes('Files')) return;
-    event.preventDefault();
-    area.classList.add('over');
-  });
-  choice.addEventListener('dragleave', (event) => {
-    if (!choice.contains(event.relatedTarget)) area.classList.remove('over');
-  });
-  choice.addEventListener('drop', (event) => {
-    event.preventDefault();
-    area.classList.remove('over');
-    if (!event.dataTransfer.files.length) return;
-    file.files = event.dataTransfer.files;
+  startDropping(choice, area, ({ files }) => {
+    if (!files.length) return;
+    file.files = files;
     file.dispatchEvent(new Event('change'));
   });
 }

@@ -1,6 +1,6 @@
 // The drop zone of the form that predicts from many images: sorts files into the fields for images, an archive and a list.
 
-import { droppedFiles } from './dropped_files.js';
+import { droppedFiles, startDropping } from './dropped_files.js';
 
 const ARCHIVE = /\.(zip|tar|tgz|tar\.(gz|bz2|xz))$/i;
 const LIST = /\.(txt|csv)$/i;
@@ -29,16 +29,7 @@ export function startManyImages(drop) {
   }
 
   files.addEventListener('change', () => take([...files.files]));
-  drop.addEventListener('dragover', (event) => {
-    event.preventDefault();
-    drop.classList.add('over');
-  });
-  drop.addEventListener('dragleave', () => drop.classList.remove('over'));
-  drop.addEventListener('drop', async (event) => {
-    event.preventDefault();
-    drop.classList.remove('over');
-    take((await droppedFiles(event.dataTransfer)).map(({ file }) => file));
-  });
+  startDropping(drop, drop, async (dropped) => take((await droppedFiles(dropped)).map(({ file }) => file)));
 }
 
 function transfer(files) {

@@ -2,7 +2,7 @@
 
 import { startAsking } from './ask_network.js';
 import { clearFieldErrors, mistakes, showFieldErrors } from './field_errors.js';
-import { getJson, postForm, urlPrefix } from './http.js';
+import { getJson, postForm, uniqueName, urlPrefix } from './http.js';
 import { showPreflight } from './preflight_result.js';
 
 // Only on click: eagerly, a network can do things that it cannot do in training.
@@ -26,7 +26,7 @@ export function startPreflight(form, button, region, trainRegion, { failed, focu
     ask(isClick, progress) {
       clearFieldErrors(form);
       const fields = new FormData(form);
-      const watch = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+      const watch = uniqueName();
       fields.set('watch', watch);
       progress.stage = async () => {
         const { doing } = await getJson(`${urlPrefix}/models/preflight/progress?watch=${watch}`);

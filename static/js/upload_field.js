@@ -1,7 +1,7 @@
 // Uploads beside path fields: drop or choose an archive, files or a folder; the path of the result fills in the field.
 
 import { confirmed } from './dialog.js';
-import { chosenFiles, droppedFiles } from './dropped_files.js';
+import { chosenFiles, droppedFiles, startDropping } from './dropped_files.js';
 import { button, element } from './element.js';
 import { bytes, duration } from './format.js';
 import { getJson, postForm, request, wordsOf } from './http.js';
@@ -45,18 +45,9 @@ function uploadField(box, path) {
       begin(items);
     });
   }
-  let depth = 0;
-  const mark = (change) => {
-    depth = Math.max(0, depth + change);
-    box.classList.toggle('over', depth > 0);
-  };
-  box.addEventListener('dragenter', () => mark(1));
-  box.addEventListener('dragleave', () => mark(-1));
-  box.addEventListener('drop', async (event) => {
-    event.preventDefault();
-    mark(-depth);
+  startDropping(box, box, async (dropped) => {
     if (!activity.hidden) return;
-    const files = droppedFiles(event.dataTransfer);
+    const files = droppedFiles(dropped);
     try {
       await begin(await files);
     } catch {

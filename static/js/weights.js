@@ -1,6 +1,6 @@
 // The ImageNet weights of the chosen network: downloads them as soon as they are recommended, and before a training.
 
-import { getJson, postForm, urlPrefix } from './http.js';
+import { getJson, postForm, uniqueName, urlPrefix } from './http.js';
 
 const SECOND = 1000;
 const NO_TENSORFLOW = 503; // the page says so
@@ -27,7 +27,7 @@ export function startWeights(form, { chosen, fromScratch }) {
     failed.delete(name);
     words.textContent = 'Downloading the ImageNet weights…';
     fill.style.setProperty('--value', 0);
-    const watch = [...crypto.getRandomValues(new Uint32Array(4))].join('');
+    const watch = uniqueName();
     const timer = setInterval(async () => {
       const { doing, progress } = await getJson(`${urlPrefix}/models/preflight/progress?watch=${watch}`).catch(() => ({}));
       if (!doing || name !== chosen()) return;
