@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from digits.data.sources import UnusableSource
 from tests.kinds.detection.test_formats import voc_file
-from tests.kinds.detection.test_yolo import BOX, HEIGHT, SIZE, WIDTH, write
+from tests.kinds.detection.test_yolo import BOX, SIZE, write
 from tests.kinds.forms import Forms
 
 YAML = "names: [cat]\ntrain: {}\nval: {}\n"
@@ -144,41 +142,6 @@ def test_lists_that_declare_no_splits(tmp_path: Path) -> None:
     root = flat(tmp_path / "data")
     texts(root, {"data.yaml": YAML.format("images", "images"), "train.txt": "images/0.png"})
     assert splits_of(root, pct_val=0)[0] == {"train": ["0", "1", "2", "3", "4", "5"]}
-
-
-def save_mask(path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    mask = np.zeros((HEIGHT, WIDTH), np.uint8)
-    mask[5:15] = 1
-    Image.fromarray(mask).save(path)
-
-
-@pytest.mark.parametrize("folder", ["ImageSets/Segmentation", "ImageSets", "."])
-def test_lists_of_masks(tmp_path: Path, folder: str) -> None:
-    root = flat(tmp_path / "data")
-    (root / "images").rename(root / "JPEGImages")
-    for number in range(6):
-        (root / "labels" / f"{number}.txt").unlink()
-        save_mask(root / "SegmentationClass" / f"{number}.png")
-    (root / "labels").rmdir()
-    names = ("JPEGImages/{}.png" if folder == "." else "{}").format
-    texts(root, {f"{folder}/train.txt": "\n".join(map(names, range(4)))})
-    texts(root, {f"{folder}/val.txt": "\n".join(map(names, (4, 5)))})
-    forms = Forms("image-segmentation", root)
-    made = forms.create(feature_folder=root, **SIZE)
-    assert made.counts == {"train": 4, "val": 2}
-    assert (
-        "The splits of the source are used: train.txt for training, val.txt for validation." in made.remarks
-    )
-    found = {
-        name: [Path(file).stem for file in part.files]
-        for name, part in forms.plan(feature_folder=root, **SIZE).splits.items()
-    }
-    assert {name: sorted(files) for name, files in found.items()} == WANTED
-    suggestion = forms.summary(feature_folder=root).suggestion
-    assert suggestion and suggestion.action == "Mix them"
-    mixed = forms.create(**suggestion.fields, folder_pct_val=50, **SIZE)
-    assert mixed.counts == {"train": 3, "val": 3}
 
 
 def test_lists_that_are_entered(tmp_path: Path) -> None:

@@ -270,7 +270,8 @@ def test_faults_of_labelme_name_the_file(tmp_path: Path) -> None:
 
 def test_label_studio_rotates_around_the_corner(tmp_path: Path) -> None:
     save(tmp_path / "one.png")
-    turned = result("rectanglelabels", "cat", **PERCENT | {"x": 50, "y": 25, "width": 25, "rotation": 90})
+    box = {"x": 50, "y": 50, "width": 20, "height": 25}
+    turned = [result("rectanglelabels", "cat", **box, rotation=angle) for angle in (90, 180)]
     both = [
         {
             "id": "y",
@@ -283,9 +284,10 @@ def test_label_studio_rotates_around_the_corner(tmp_path: Path) -> None:
     ]
     circle = result("ellipselabels", "disk", x=50, y=50, radiusX=10, radiusY=20, rotation=0)
     brush = result("brushlabels", "cat", format="rle", rle=[1, 2])
-    save(tmp_path / "a.json", [task("one.png", [turned, *both, circle, brush])])
+    save(tmp_path / "a.json", [task("one.png", [*turned, *both, circle, brush])])
     found = plan(tmp_path)
-    assert boxes_of(found)["one.png"] == [("cat", 10, 5, 20, 15), ("dog", *CAT), ("disk", 16, 6, 24, 14)]
+    boxes = [("cat", 15, 10, 20, 18), ("cat", 12, 5, 20, 10), ("dog", *CAT), ("disk", 16, 6, 24, 14)]
+    assert boxes_of(found)["one.png"] == boxes
     (text,) = found.warnings
     assert "1 × brush" in text and "polygons" in text
 

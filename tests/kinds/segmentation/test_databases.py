@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.databases import is_database
+from digits.data.databases import is_database, open_arrays
+from digits.data.images import UnusableImage
 from digits.data.sources import Plan, UnusableSource
 from digits.data.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
@@ -94,6 +95,11 @@ def test_masks_in_hdf5_files_belong_to_the_images_of_the_same_number(tmp_path: P
     (folder / "labels" / "5.h5").unlink()
     (folder / "labels" / "list.txt").unlink()
     assert "4 images have no label image" in " ".join(plan(folder).warnings)
+
+
+def test_vectors_in_hdf5_files_are_no_images(tmp_path: Path) -> None:
+    with pytest.raises(UnusableImage, match=r"“data” in .* has shape 1×7$"):
+        open_arrays(write_arrays(tmp_path / "db", [np.arange(7)])).read("00000000")
 
 
 def test_damaged_hdf5_files_are_named(tmp_path: Path) -> None:

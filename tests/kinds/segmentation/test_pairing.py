@@ -226,3 +226,21 @@ def test_splits_share_the_classes_of_their_folders(forms: Forms) -> None:
     assert made.manifest.target.names == ["background", "grout", "tile", "apple"]
     assert count_pixels(made) == [PIXELS[0], 0, PIXELS[1], 0]
     assert {int(record.target(made.manifest.target).max()) for record in made.records("val")} == {2}
+
+
+@pytest.mark.parametrize("folder", ["ImageSets/Segmentation", "ImageSets", "."])
+def test_lists_of_splits_are_used(forms: Forms, folder: str) -> None:
+    save(forms.data, "JPEGImages/{}.png", "SegmentationClass/{}.png")
+    names = ("JPEGImages/{}.png" if folder == "." else "{}").format
+    (forms.data / folder).mkdir(parents=True, exist_ok=True)
+    for split, numbers in (("train", range(4)), ("val", range(4, 6))):
+        (forms.data / folder / f"{split}.txt").write_text("\n".join(map(names, numbers)))
+    made = forms.create(feature_folder=forms.data, **SIZE)
+    assert made.counts == {"train": 4, "val": 2}
+    used = "The splits of the source are used: train.txt for training, val.txt for validation."
+    assert used in made.remarks
+    assert sorted(record.filename for record in made.records("val")) == ["4.png", "5.png"]
+    suggestion = forms.summary(feature_folder=forms.data).suggestion
+    assert suggestion and suggestion.action == "Mix them"
+    mixed = forms.create(**suggestion.fields, folder_pct_val=50, **SIZE)
+    assert mixed.counts == {"train": 3, "val": 3}

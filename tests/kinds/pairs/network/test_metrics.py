@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,3 +37,21 @@ def test_no_threshold_is_better(tensorflow, pairs):
     assert np.mean((distances < threshold) == matches) == pytest.approx(accuracy)
     others = [np.mean((distances < other) == matches) for other in (-1, 0.1, 0.3, 0.7, 1.5, 3)]
     assert accuracy == pytest.approx(max(others))
+
+
+@pytest.mark.tensorflow
+def test_a_network_returns_a_distance_for_each_pair(in_child: Any) -> None:
+    values = [[0.25, 1.0], [2.0, 0.0]]
+    assert in_child(_record_values) == [values, values, None, None]
+
+
+def _record_values() -> list[Any]:
+    import tensorflow as tf
+
+    from digits.data.targets.class_index import ClassIndex
+    from digits.kinds.pairs.network.metrics import Metrics
+
+    metrics = Metrics(ClassIndex.of(["different", "same"]))
+    outputs = ([0.25, 2.0], [[0.25], [2.0]], [[0.25, 2.0]] * 2, [[[0.25]], [[2.0]]])
+    found = [metrics.record_values(tf.constant(output), tf.constant([1, 0])) for output in outputs]
+    return [None if values is None else values.numpy().tolist() for values in found]
