@@ -230,12 +230,16 @@ class Records:
         split: Split,
         budget_bytes: float | None = None,
         taken: int = 0,
+        decoder: Decoder | None = None,
     ) -> None:
-        """``taken``: bytes this process reserved for other images; ignored if ``budget_bytes`` sets the budget."""
+        """``taken``: bytes this process reserved for other images; ignored if ``budget_bytes`` sets the budget.
+
+        Splits that share a ``decoder`` trace it only once.
+        """
         self._dataset, self._split = dataset, split
         with reporting_damage(dataset):
             self._reader = SplitReader(dataset, manifest.splits[split])
-        self._decoder = Decoder(manifest)
+        self._decoder = decoder or Decoder(manifest)
         self.groups = self._reader.groups
         self.bytes = len(self) * self._decoder.record_bytes
         self._claim: memory.Claim | None = None
@@ -363,7 +367,7 @@ class Decoder:
         payloads = tf.data.TFRecordDataset([str(path) for path in reader.shards]).batch(size)
         options = tf.data.Options()
         options.threading.max_intra_op_parallelism = 1
-        decoded = payloads.map(self._decode, tf.data.AUTOTUNE, deterministic=True).with_options(options)
+        decoded = payloads.map(self.decode, tf.data.AUTOTUNE, deterministic=True).with_options(options)
         start = 0
         for batch, values in decoded:
             images[start : start + len(batch)] = batch

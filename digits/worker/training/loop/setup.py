@@ -173,12 +173,13 @@ def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) ->
     """
     dataset = Path(recipe.dataset)
     manifest = feeds.load_manifest(dataset)
-    train = _records(dataset, manifest, "train", events)
+    decoder = feeds.Decoder(manifest)
+    train = _records(dataset, manifest, "train", events, decoder)
     if train is None:
         raise UserFault("The dataset has no records to train with.")
     # Memory reserved for training images is not available for validation images.
     reserved = train.bytes if train.is_resident else 0
-    val = _records(dataset, manifest, "val", events, reserved) if recipe.val_interval > 0 else None
+    val = _records(dataset, manifest, "val", events, decoder, reserved) if recipe.val_interval > 0 else None
     class_weights, balanced = feeds.balance(recipe.balance, train.groups, manifest)
     preparation = feeds.preparation(
         manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment, class_weights
@@ -190,11 +191,16 @@ def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) ->
 
 
 def _records(
-    dataset: Path, manifest: Manifest, split: Split, events: EventLog, reserved: int = 0
+    dataset: Path,
+    manifest: Manifest,
+    split: Split,
+    events: EventLog,
+    decoder: feeds.Decoder,
+    reserved: int = 0,
 ) -> feeds.Records | None:
     if split not in manifest.splits or not manifest.splits[split].count:
         return None
-    records = feeds.Records(dataset, manifest, split, taken=reserved)
+    records = feeds.Records(dataset, manifest, split, taken=reserved, decoder=decoder)
     events.append(records.input_prepared)
     return records
 
