@@ -30,7 +30,7 @@ def run_here(start: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Resul
     """Return a function that runs ``digits`` in this process, and the task of the command in a fork of it."""
 
     def run(command: list[str], **options: Any) -> None:
-        start(Path(command[-1])).wait()
+        print(start(Path(command[-1])).wait().output)
 
     monkeypatch.setattr(standalone, "subprocess", SimpleNamespace(run=run))
     return lambda *arguments: CliRunner().invoke(digits, arguments)
@@ -80,12 +80,12 @@ def test_a_check_prints_the_cost_and_leaves_the_folder_unchanged(
 
 
 @pytest.mark.tensorflow
-def test_an_eager_check_prints_values(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_an_eager_check_prints_values(model: Any, run_here: Callable[..., Result]) -> None:
     job = model(
         networks.LINEAR.replace("model = ", "print('least', self.x.numpy().min())\n        model = ", 1)
     ).parent
-    answer = run_clean("-m", "digits", "check", str(job), "--eager")
-    assert answer.returncode == 0, answer.stderr + answer.stdout
+    answer = run_here("check", str(job), "--eager")
+    assert answer.exit_code == 0, answer.output
     assert answer.stdout.count("least -") == 3
     (row,) = [line.split() for line in answer.stdout.splitlines() if line.startswith("fc ")]
     assert row[1] == "8×4" and float(row[2]) < float(row[3]) < float(row[4])

@@ -152,13 +152,6 @@ def test_an_exported_network_gives_the_same_outputs(
     assert (folder / "assets.extra" / "network.py").read_text() == network
 
 
-def test_a_recipe_without_batch_size_has_the_default(train: Any, export: Any, in_child: Any) -> None:
-    """Exporting and classifying use the batch size of the training."""
-    training = train(networks.LINEAR, epochs=1, batch_size=None)
-    export(training)
-    assert in_child(batch_size, training.job_folder) == 16
-
-
 def batch_size(job_folder: Path) -> int:
     from digits.worker.training.models import trained
 
@@ -184,6 +177,7 @@ def test_a_finished_export_survives_a_power_loss(
 
 
 def test_the_global_step_matches_the_snapshot(train: Any, export: Any, in_child: Any, used: Any) -> None:
+    """The recipe has no batch size; exporting and predicting use that of the training."""
     training = train(
         networks.classifier(
             """
@@ -193,8 +187,10 @@ return x * 0.0 + step
 """
         ),
         epochs=1,
+        batch_size=None,
     )
     outcome = export(training)
+    assert in_child(batch_size, training.job_folder) == 16
     given = used(outcome.job_folder.parent / "exported")["output"]
     steps = training.of(Finished)[0].result["steps"]
     assert np.array_equal(given, np.full((2, 4), steps))

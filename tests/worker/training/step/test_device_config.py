@@ -137,12 +137,34 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
 def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, weights_on: str, batch: int) -> None:
     settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
     one = trained(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(CONVOLUTIONS, name="two", weights_on=weights_on, **settings))
+    two = _on_processors(in_child, model(REPORTING, name="two", weights_on=weights_on, **settings))
     _assert_alike(
         _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
     )
     assert two.values("val", "loss") == pytest.approx(one.values("val", "loss"), rel=1e-3)
     assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
+    assert {f"training {batch // 2} on CPU:0", f"training {-(-batch // 2)} on CPU:1"} <= seen(two)
+
+
+# Its first operation reports the number of records that a replica receives.
+REPORTING = CONVOLUTIONS.replace("self.x / 100.0", "self.seen / 100.0").replace(
+    "class UserModel(Tower):",
+    """class UserModel(Tower):
+    @property
+    def seen(self):
+        if not self.is_training:
+            return self.x
+        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(self.x.device[-5:]))
+        with tf.control_dependencies([tell]):
+            return tf.identity(self.x)
+""",
+)
+
+
+def seen(outcome: Outcome) -> set[str]:
+    """Return what the replicas of `REPORTING` report."""
+    lines = outcome.output.replace('"', "").splitlines()
+    return {line for line in lines if line.startswith("training ")}
 
 
 def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_child: Any) -> None:
@@ -153,31 +175,6 @@ def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_c
     _assert_alike(
         _weights(in_child, one, "snapshot_2.ckpt"), _weights(in_child, two, "snapshot_2.ckpt"), 1e-4
     )
-
-
-def test_every_device_computes_its_part_of_the_batch(model: Any, in_child: Any) -> None:
-    """The first operation of each replica reports the number of records it receives."""
-    task = model(CONVOLUTIONS.replace("x = slim.conv2d(self.x", "x = slim.conv2d(self.seen"), batch_size=7)
-    network = task.parent / "network.py"
-    network.write_text(
-        network.read_text().replace("class UserModel(Tower):", "class UserModel(Tower):" + _SEEN, 1)
-    )
-    outcome = _on_processors(in_child, task)
-    assert outcome.code == 0, outcome.output
-    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
-    assert {'training 3 on "CPU:0"', 'training 4 on "CPU:1"'} <= seen
-
-
-_SEEN = """
-    @property
-    def seen(self):
-        if not self.is_training:
-            return self.x
-        device = self.x.device[-5:]
-        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(device))
-        with tf.control_dependencies([tell]):
-            return tf.identity(self.x)
-"""
 
 
 def test_replicas_share_variables_created_directly(model: Any, in_child: Any) -> None:
@@ -192,13 +189,10 @@ def test_replicas_share_variables_created_directly(model: Any, in_child: Any) ->
 
 
 def test_a_network_can_require_one_device(train: Any, model: Any, in_child: Any) -> None:
-    network = CONVOLUTIONS.replace(
-        "class UserModel(Tower):", "class UserModel(Tower):\n    disableAutoDataParallelism = True\n" + _SEEN
-    ).replace("self.x / 100.0", "self.seen / 100.0")
+    network = REPORTING.replace("(Tower):", "(Tower):\n    disableAutoDataParallelism = True")
     outcome = _on_processors(in_child, model(network, batch_size=7))
     assert outcome.code == 0, outcome.output
-    seen = {line for line in outcome.output.splitlines() if line.startswith("training ")}
-    assert {line.split(" on ")[0] for line in seen} == {"training 7"}
+    assert {line.split(" on ")[0] for line in seen(outcome)} == {"training 7"}
 
 
 def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:

@@ -15,46 +15,33 @@ from tests.worker.conftest import snapshot
 
 pytestmark = pytest.mark.tensorflow
 
-IMPORTED = networks.classifier(
+PRETRAINED = networks.classifier(
     """
 graph = tf.GraphDef()
-with tf.gfile.FastGFile({path!r}, 'rb') as f:
+with tf.gfile.FastGFile('../old.pb', 'rb') as f:
     graph.ParseFromString(f.read())
-found = tf.import_graph_def(graph, input_map={{'input:0': self.x}}, return_elements=['features:0'], name='old')[0]
-assert tf.get_default_graph().get_tensor_by_name('old/features:0') is found
-assert tf.gradients(tf.reduce_sum(found), self.x)[0] is not None
-return slim.fully_connected(slim.flatten(tf.stop_gradient(found)), self.nclasses, activation_fn=None, scope='fc')
+frozen = tf.import_graph_def(graph, input_map={'input:0': self.x}, return_elements=['features:0'], name='old')[0]
+assert tf.get_default_graph().get_tensor_by_name('old/features:0') is frozen
+saved = tf.saved_model.load('../old')(self.x)
+for features in (frozen, saved):
+    assert tf.gradients(tf.reduce_sum(features), self.x)[0] is not None
+model = keras.models.load_model('../old.keras')
+model.trainable = False
+features = [tf.stop_gradient(slim.flatten(frozen)), saved, model(self.x / 255.0)]
+return slim.fully_connected(tf.concat(features, 1), self.nclasses, activation_fn=None, scope='fc')
 """
 )
 
 
-def _write_graph(path: Path) -> None:
+def _write_models(folder: Path) -> np.ndarray:
+    """Write a frozen graph, a SavedModel and a Keras model; return the weights of the latter."""
+    import keras
     import tensorflow as tf
 
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 12, 12, 1], name="input")
         tf.nn.avg_pool2d(x * 0.01, 3, 3, "SAME", name="features")
-    path.write_bytes(graph.as_graph_def().SerializeToString())
-
-
-def test_a_network_can_use_a_frozen_graph(train: Any, in_child: Any, tmp_path: Path) -> None:
-    in_child(_write_graph, tmp_path / "old.pb")
-    outcome = train(IMPORTED.format(path=str(tmp_path / "old.pb")), epochs=3)
-    assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
-
-
-SAVED = networks.classifier(
-    """
-old = tf.saved_model.load({path!r})
-features = old(self.x)
-assert tf.gradients(tf.reduce_sum(features), self.x)[0] is not None
-return slim.fully_connected(features, self.nclasses, activation_fn=None, scope='fc')
-"""
-)
-
-
-def _write_saved_model(path: Path) -> None:
-    import tensorflow as tf
+    (folder / "old.pb").write_bytes(graph.as_graph_def().SerializeToString())
 
     class Old(tf.Module):
         def __init__(self) -> None:
@@ -65,46 +52,29 @@ def _write_saved_model(path: Path) -> None:
         def __call__(self, x: Any) -> Any:
             return tf.nn.relu(tf.reshape(x, [-1, 144]) @ self.w)
 
-    tf.saved_model.save(Old(), str(path))
-
-
-def test_a_network_can_use_a_saved_model(train: Any, in_child: Any, tmp_path: Path) -> None:
-    in_child(_write_saved_model, tmp_path / "old")
-    outcome = train(SAVED.format(path=str(tmp_path / "old")), epochs=2)
-    names = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
-    assert {name for name in names if name.startswith("model/")} == {"model/fc/weights", "model/fc/biases"}
-
-
-KERAS = networks.classifier(
-    """
-old = keras.models.load_model({path!r})
-old.trainable = False
-return keras.layers.Dense(self.nclasses, name='new')(old(self.x / 255.0))
-"""
-)
-
-
-def _write_keras(path: Path) -> np.ndarray:
-    import keras
-
+    tf.saved_model.save(Old(), str(folder / "old"))
     model = keras.Sequential(
         [keras.Input([12, 12, 1]), keras.layers.Flatten(), keras.layers.Dense(6, name="old")], name="base"
     )
-    model.save(path)
+    model.save(folder / "old.keras")
     return model.layers[-1].kernel.numpy()
 
 
-def test_a_network_can_use_a_keras_model(train: Any, in_child: Any, tmp_path: Path) -> None:
-    kernel = in_child(_write_keras, tmp_path / "old.keras")
-    outcome = train(KERAS.format(path=str(tmp_path / "old.keras")), epochs=2)
-    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
-    kept = [
-        name
-        for name, value in values.items()
-        if value.shape == kernel.shape and np.array_equal(value, kernel)
-    ]
-    assert len(kept) == 1
+def test_a_network_can_use_a_frozen_graph_a_saved_model_and_a_keras_model(
+    model: Any, start: Any, in_child: Any
+) -> None:
+    task = model(PRETRAINED, epochs=3)
+    kernel = in_child(_write_models, task.parent)
+    outcome = start(task).wait()
+    assert outcome.code == 0, outcome.output
     assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
+    values = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
+    trained = {"model/fc/weights", "model/fc/biases"}
+    assert {name for name in values if name.startswith("model/")} == trained | {
+        "model/old/kernel",
+        "model/old/bias",
+    }
+    assert np.array_equal(values["model/old/kernel"], kernel)
 
 
 SEVERAL = """
@@ -289,26 +259,6 @@ def test_a_network_with_external_memory_trains(train: Any, in_child: Any) -> Non
     assert "model/scale" in values and values["model/scale"] != 1
 
 
-SIAMESE = networks.classifier(
-    """
-with slim.arg_scope([slim.fully_connected], weights_regularizer=slim.l2_regularizer(1.0)):
-    with tf.variable_scope('siamese') as scope:
-        one = slim.fully_connected(slim.flatten(self.x), self.nclasses, scope='fc')
-        scope.reuse_variables()
-        two = slim.fully_connected(slim.flatten(-self.x), self.nclasses, scope='fc')
-w = tf.trainable_variables()[0]
-self.summaries.append(tf.summary.scalar('twice', tf.add_n(tf.get_collection(tf.GraphKeys.REGULARIZATION_LOSSES))))
-self.summaries.append(tf.summary.scalar('once', tf.nn.l2_loss(w)))
-return one + two
-"""
-)
-
-
-def test_regularization_of_shared_layers_counts_once(train: Any) -> None:
-    outcome = train(SIAMESE, epochs=1)
-    assert outcome.values("val", "twice") == pytest.approx(outcome.values("val", "once"))
-
-
 PY_FUNC = networks.classifier(
     """
 def py_func(func, inp, Tout, grad):
@@ -323,47 +273,24 @@ y = py_func(lambda a: np.maximum(a, 0), [x], [tf.float32], backward)[0]
 y.set_shape(x.get_shape())
 return slim.fully_connected(y, self.nclasses, activation_fn=None, scope='out')
 """
+).replace(
+    "class UserModel(Tower):",
+    """class UserModel(Tower):
+    disableAutoDataParallelism = True
+
+    def fineTuneHook(self, net):
+        assert self.disableAutoDataParallelism
+        return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='tuned')
+""",
 )
 
 
-def test_a_python_function_can_have_a_custom_gradient(train: Any, in_child: Any) -> None:
+def test_a_python_function_has_a_gradient_and_a_hook_adds_a_layer(train: Any, in_child: Any) -> None:
     outcome = train(PY_FUNC, epochs=2)
     losses = outcome.values("val", "loss")
     assert losses[-1] < losses[0]
-
-
-TUNED = networks.LINEAR.replace(
-    "class UserModel(Tower):",
-    "class UserModel(Tower):\n"
-    "    disableAutoDataParallelism = True\n\n"
-    "    def fineTuneHook(self, net):\n"
-    "        assert self.disableAutoDataParallelism\n"
-    "        return slim.fully_connected(net, self.nclasses, activation_fn=None, scope='tuned')\n",
-)
-
-
-def test_the_gradient_update_hook(train: Any, in_child: Any) -> None:
-    outcome = train(TUNED, epochs=1)
-    values = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
-    assert "model/tuned/weights" in values
-    before = 0.0
-    assert np.abs(values["model/tuned/biases"]).max() > before  # the loss uses the returned value
-
-
-STEPPED = networks.classifier(
-    """
-step = tf.train.get_or_create_global_step()
-self.summaries.append(tf.summary.scalar('step', tf.to_float(step)))
-return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None)
-"""
-)
-
-
-def test_networks_can_use_the_global_step(train: Any) -> None:
-    outcome = train(STEPPED, epochs=2)
-    assert outcome.values("train", "step")[0] == 0
-    # In validation it is the number of completed steps, as in TensorFlow 1.
-    assert outcome.values("val", "step") == [0, 8, 16]
+    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    assert np.abs(values["model/tuned/biases"]).max() > 0  # the loss uses the returned value
 
 
 # Each loads the weights of "old" from a checkpoint in which their names have no scope.
