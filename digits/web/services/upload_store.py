@@ -24,7 +24,7 @@ import threading
 import time
 import unicodedata
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -312,9 +312,7 @@ class UploadStore:
         With ``checksum``, an algorithm of `CHECKSUMS` and a digest, the chunk is appended as a whole or not at
         all; without, as much of it as arrives. Raises Busy, WrongOffset, TooLarge, WrongChecksum, and OSError.
         """
-        if not upload.writing.acquire(blocking=False):
-            raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
-        try:
+        with _writing(upload):
             if upload.record.state is not State.RECEIVING or offset != in_thread(_offset, upload):
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
             if checksum is not None:
@@ -327,8 +325,6 @@ class UploadStore:
             if upload.state is State.UNPACKING:
                 self._continue(upload)
                 upload.check_usable()
-        finally:
-            upload.writing.release()
 
     def _append(
         self, upload: Upload, offset: int, pieces: Iterable[bytes], checksum: tuple[str, bytes] | None
@@ -370,15 +366,11 @@ class UploadStore:
                 f"The dataset “{users[0]}” was created from this upload.",
                 "Upload the archive again.",
             )
-        if not upload.writing.acquire(blocking=False):
-            raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
-        try:
+        with _writing(upload):
             self._set_state(
                 upload, State.UNPACKING, encoding=encoding, encodings=[], notes=[], error="", content=""
             )
             self._continue(upload)
-        finally:
-            upload.writing.release()
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload in any state. Raises InUse while a dataset is created from it."""
@@ -535,6 +527,17 @@ def folder_name(name: str) -> str:
     """Return the name of the folder for the archive ``name``: without its ending, and different from our files."""
     stem = unpacking.without_ending(name) or "upload"
     return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE) else stem
+
+
+@contextlib.contextmanager
+def _writing(upload: Upload) -> Iterator[None]:
+    """Keep other requests from writing to an upload. Raises Busy if one does."""
+    if not upload.writing.acquire(blocking=False):
+        raise Busy("Another request is sending data of this upload.", "Wait until it has finished.")
+    try:
+        yield
+    finally:
+        upload.writing.release()
 
 
 def _offset(upload: Upload) -> int:
