@@ -16,6 +16,7 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
+import { startSectionMenu } from './section_menu.js';
 import { startSmoothing } from './smoothing.js';
 import { startTaskPanel } from './task_panel.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
@@ -166,6 +167,7 @@ document.getElementById('snapshots').addEventListener('click', (event) => {
 });
 
 const job = startJobPage();
+startSectionMenu(document.querySelector('.job-head'));
 document.addEventListener('task-update', ({ detail: message }) => {
   if (message.job_id === job.id) receive[message.update]?.(message);
 });

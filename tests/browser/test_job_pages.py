@@ -303,6 +303,24 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
 
 
 @pytest.mark.tensorflow
+def test_a_phone_shows_a_menu_of_the_panels_of_a_model(
+    page: Page, trained: dict[str, Any], check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto(f"/models/{trained['id']}")
+    menu = page.get_by_label("On this page")
+    expect(menu).to_be_hidden()
+    page.set_viewport_size({"width": 390, "height": 844})
+    menu.select_option("Snapshots")
+    expect(page.locator("#snapshots-title")).to_be_focused()
+    expect(page.locator("#snapshots-title")).to_be_in_viewport()
+    expect(menu).to_be_in_viewport()
+    menu.select_option("Network")
+    expect(page.locator("#network-text")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    check_accessibility(page)
+
+
+@pytest.mark.tensorflow
 def test_a_finished_training_is_continued(
     page: Page, create, dataset, check_accessibility: Callable[[Page], None]
 ):
