@@ -304,7 +304,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
 
 @pytest.mark.tensorflow
 def test_a_phone_shows_a_menu_of_the_panels_of_a_model(
-    page: Page, trained: dict[str, Any], check_accessibility: Callable[[Page], None]
+    page: Page, trained, check_accessibility: Callable[[Page], None]
 ) -> None:
     page.goto(f"/models/{trained['id']}")
     menu = page.get_by_label("On this page")
