@@ -144,53 +144,32 @@ def test_explicit_casts_hold_until_mixed_with_half_precision(train: Any) -> None
 
 FULL_ONLY = classifier(
     """
+kept.append(tf.reshape(self.x, [-1, 144]))
 x = tf.reshape(self.x / 255.0, [-1, 12, 12])
 shown += [tf.einsum('nij,njk->nik', x, x)]
 shown += [tf.image.resize_images(self.x, [6, 6]), tf.py_func(lambda a: np.float32(a.itemsize), [x], tf.float32)]
 x = tf.concat([tf.reshape(item, [-1, item.shape[1] * item.shape[2]]) for item in shown[:2]], 1)
-"""
+""",
+    "kept = []\n",
+).replace(
+    "return digits",
+    "far = tf.reduce_sum(tf.square(kept[-1] + tf.constant(300.0)))\n"
+    "        print('far', far.dtype.name)\n        return 1e-9 * far + digits",
 )
 
 
-def test_operations_without_half_precision_compute_in_float32(train: Any) -> None:
+def test_operations_without_half_precision_and_the_loss_compute_in_float32(train: Any) -> None:
+    """The loss does so for tensors that it receives in half precision by other means than ``self``."""
     outcome = train(FULL_ONLY, precision="mixed_float16", epochs=1)
     assert types(outcome) == ["float16"] + ["float32"] * 2
+    assert "far float32" in outcome.output
+    assert np.isfinite(outcome.values("train", "loss")).all()
 
 
 GRADIENTS = classifier(
     """
-x = slim.fully_connected(tf.reshape(self.x / 100.0, [-1, 144]), 16, scope='first')
-slope = tf.gradients(tf.reduce_sum(x * x * tf.constant(0.5)), x)[0]
-with tf.GradientTape() as tape:
-    tape.watch(x)
-    value = tf.reduce_sum(tf.linalg.logdet(tf.eye(16) + x[:, :, None] * x[:, None] * tf.constant(0.01)) + tf.math.lgamma(tf.abs(x) + tf.constant(1.0))[:, 0])
-shown += [reversed(x), slope, tape.gradient(value, x)]
-x = tf.concat(shown, 1)
-""",
-    """
-@tf.custom_gradient
-def reversed(x):
-    scale = tf.constant(-0.5)
-    return tf.identity(x), lambda change: change * scale
-""",
-)
-
-
-def test_gradients_flow_through_casts(train: Any) -> None:
-    full, half = (
-        train(GRADIENTS, name=name, precision=name, epochs=2) for name in ("float32", "mixed_bfloat16")
-    )
-    assert set(types(half)) == {"bfloat16"}
-    (warning,) = half.of(Warned)
-    assert "tf.linalg.logdet (line" in warning.message and "float32" in warning.message
-    assert not full.of(Warned)
-    assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
-
-
-AVERAGES = classifier(
-    """
-x = tf.reshape(self.x / 10.0, [-1, 144])
-mean = tf.reduce_mean(x + 200.0)
+x = tf.reshape(self.x, [-1, 144])
+mean = tf.reduce_mean(x / 10.0 + 200.0)
 first = tf.get_variable('first', [], tf.float32, tf.constant_initializer(100.0), trainable=False)
 second = tf.get_variable('second', [], tf.float32, tf.constant_initializer(100.0), trainable=False)
 third = tf.get_variable('third', [], initializer=tf.constant_initializer(100.0), trainable=False)
@@ -201,35 +180,40 @@ if self.is_training:
     with tf.control_dependencies(updates):
         x = tf.identity(x)
 tf.scatter_add(tf.get_variable('counts', [2], initializer=tf.zeros_initializer(), trainable=False), [0], mean[None] * 0.0 + 1.0)
+x = slim.fully_connected(x / 100.0, 16, scope='dense')
+slope = tf.gradients(tf.reduce_sum(x * x * tf.constant(0.5)), x)[0]
+with tf.GradientTape() as tape:
+    tape.watch(x)
+    value = tf.reduce_sum(tf.linalg.logdet(tf.eye(16) + x[:, :, None] * x[:, None] * tf.constant(0.01)) + tf.math.lgamma(tf.abs(x) + tf.constant(1.0))[:, 0])
+shown += [reversed(x), slope, tape.gradient(value, x)]
+x = tf.concat(shown, 1)
 """,
-    "outside = tf.Variable(100.0, trainable=False, name='outside')\n",
+    """
+outside = tf.Variable(100.0, trainable=False, name='outside')
+@tf.custom_gradient
+def reversed(x):
+    scale = tf.constant(-0.5)
+    return tf.identity(x), lambda change: change * scale
+""",
 )
 
 
-def test_moving_averages_are_computed_in_float32(train: Any, in_child: Any) -> None:
-    """Steps of 0.001 would be lost to rounding in half precision."""
+def test_gradients_flow_through_casts_and_moving_averages_are_in_float32(train: Any, in_child: Any) -> None:
+    """Steps of 0.001 of the averages would be lost to rounding in half precision."""
     full, half = (
-        in_child(snapshot, train(AVERAGES, name=name, precision=name, epochs=1).job_folder, "snapshot_1.ckpt")
-        for name in ("float32", "mixed_bfloat16")
+        train(GRADIENTS, name=name, precision=name, epochs=2) for name in ("float32", "mixed_bfloat16")
     )
+    assert set(types(half)) == {"bfloat16"}
+    (warning,) = half.of(Warned)
+    assert "tf.linalg.logdet (line" in warning.message and "float32" in warning.message
+    assert not full.of(Warned)
+    assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
+    expected, found = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (full, half))
     for name in ("model/first", "model/second", "model/third", "model/counts", "outside"):
-        expected = full[name]
-        assert half[name].dtype == np.float32
+        assert found[name].dtype == np.float32
         start = 0.0 if name == "model/counts" else 100.0
-        assert half[name] - start == pytest.approx(expected - start, rel=0.05), name
-        assert np.abs(expected - start).max() > 0
-
-
-def test_a_loss_computes_mixed_tensors_in_float32(train: Any) -> None:
-    """This includes tensors it receives in half precision by other means than ``self``."""
-    network = classifier("x = tf.reshape(self.x, [-1, 144])\nkept.append(x)", "kept = []\n").replace(
-        "return digits",
-        "far = tf.reduce_sum(tf.square(kept[-1] + tf.constant(300.0)))\n"
-        "        print('types', far.dtype.name)\n        return 1e-9 * far + digits",
-    )
-    outcome = train(network, precision="mixed_float16", epochs=1)
-    assert "types float32" in outcome.output
-    assert np.isfinite(outcome.values("train", "loss")).all()
+        assert found[name] - start == pytest.approx(expected[name] - start, rel=0.05), name
+        assert np.abs(expected[name] - start).max() > 0
 
 
 def test_float32_networks_are_not_autocast(fail: Any) -> None:
