@@ -54,10 +54,13 @@ INTEGRATION_FIXTURES = {"site", "server", "locked_server", "own_server", "run_cl
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that run a site, a server or another program, by the fixtures that do it."""
+    """Mark tests that run a site, another program or TensorFlow, by their fixtures and what their module imports."""
     for item in items:
-        if INTEGRATION_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if INTEGRATION_FIXTURES.intersection(fixtures) or hasattr(getattr(item, "module", None), "open_site"):
             item.add_marker(pytest.mark.integration)
+        if "tensorflow" in fixtures:
+            item.add_marker(pytest.mark.tensorflow)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, get_args
@@ -289,8 +290,11 @@ def test_a_log_has_one_writer(tmp_path: Path) -> None:
             assert events.is_written(path)
             with pytest.raises(events.LogInUse, match="Another process"):
                 events.EventLog(path)
-        process.kill()
-    events.EventLog(path).close()
+        # A writer that is about to end is waited for.
+        end = threading.Timer(0.2, process.kill)
+        end.start()
+        events.EventLog(path).close()
+        end.join()
 
 
 def test_few_reports_are_logged_in_a_week_and_none_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

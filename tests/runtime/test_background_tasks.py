@@ -33,11 +33,11 @@ class Site:
         self.executor = LocalExecutor(ledger, standby=False, program=[sys.executable, "-c", PROGRAMS])
         self.runner = TaskRunner(Executors(self.executor))
         self.runner.serve()
-        self.reported: list[Job] = []
+        self.reported: set[tuple[str, str]] = set()
         self.tasks = BackgroundTasks(self.runner, "toy", "toys", "toy", self._report)
 
     def _report(self, job: Job, key: str) -> None:
-        self.reported.append(job)
+        self.reported.add((job.id, key))
 
     def start(self, program: str, key: str) -> None:
         self.tasks.start(self.job, toy(program), key)
@@ -91,8 +91,13 @@ def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(sit
     site.start("hangs", "first")
     site.start("hangs", "second")
     wait_until(lambda: site.is_running("first"))
+    waiting = site.tasks.task(site.job.id, "second")
     site.tasks.stop(site.job.id, "second")
     assert site.keys == [("first", False)]
+    # Only the task with the key has been told to stop.
+    assert waiting and waiting.state.doing == "Stopping"
+    first = site.tasks.task(site.job.id, "first")
+    assert first and not first.is_stopping and first.state.doing != "Stopping"
 
     site.tasks.stop(site.job.id)
     running = site.tasks.task(site.job.id, "first")
@@ -102,7 +107,7 @@ def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(sit
     assert site.keys == [("first", False), ("first", True)]
     wait_until(lambda: not site.keys)
     assert site.tasks.state(site.job.id) is None and site.tasks.failure(site.job.id) is None
-    assert set(site.reported) == {site.job}
+    assert site.reported == {(site.job.id, "first")}
 
 
 @pytest.mark.parametrize(

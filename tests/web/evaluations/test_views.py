@@ -94,9 +94,12 @@ def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> Non
     for url, count in cells:
         explored = site.get(html.unescape(url)).text
         assert explored.count("<figcaption>") == int(count), url
-    wrong = site.json(
-        html.unescape(cells[0][0]).replace("/explore?", "/explore.json?").split("&label")[0] + "&wrong=1"
-    )
+    address = html.unescape(cells[0][0]).replace("/explore?", "/explore.json?").split("&label")[0]
+    assert site.get(f"{address}&predicted=2").status_code == 200
+    refused = site.get(f"{address}&predicted=3")
+    assert refused.status_code == 404
+    assert refused.get_json()["error"]["message"] == "This dataset has no class 3."
+    wrong = site.json(f"{address}&wrong=1")
     assert wrong["total"] == matrix.sum() - np.trace(matrix)
     assert all(record["suggested_label"] != record["label"] for record in wrong["records"])
     sorted_page = site.get(f"/models/{model}/evaluation?order=errors&unit=percent").text

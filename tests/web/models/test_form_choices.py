@@ -11,7 +11,9 @@ from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
+from digits.kinds.form_fields import NAME_LENGTH
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import every_network
 from tests.site import Site
 
 NEW = "/models/images/classification/new"
@@ -68,7 +70,11 @@ def test_the_name_of_a_model_is_suggested_before_any_script_runs(site: Site) -> 
     name = re.search(r'<input[^>]* id="model_name"[^>]*>', site.get(NEW).text)
     assert name is not None
     assert "data-suggested" in name[0]
-    assert re.search(r'value="[^"]+ on birds"', name[0])
+    network = re.search(r'value="(.+) on birds"', name[0])
+    assert network and network[1] in {item.title for item in every_network().values()}
+    dataset(site, "b" * NAME_LENGTH)
+    longest = re.search(r'value="([^"]+ on b+)"', site.get(NEW).text)
+    assert longest and len(longest[1]) == NAME_LENGTH
 
 
 def test_a_search_finds_every_usable_dataset(site: Site) -> None:

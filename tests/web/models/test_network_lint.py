@@ -2,52 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.web.models import network_lint
 from tests.network_texts import INVALID, VALID
-from tests.site import open_site, site_settings
-
-
-@pytest.fixture(scope="module")
-def diagnose(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A function that returns the diagnostics of a text."""
-    site = open_site(site_settings(tmp_path_factory.mktemp("site")))
-
-    def diagnose(text: str) -> list[dict[str, Any]]:
-        answer = site.post("/models/lint", custom_network=text)
-        assert answer.status_code == 200
-        return answer.get_json()["diagnostics"]
-
-    yield diagnose
-    site.close()
+from tests.site import Site
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_a_network_is_accepted(diagnose: Any, name: str) -> None:
-    assert diagnose(VALID[name]) == []
+def test_a_network_is_accepted(name: str) -> None:
+    assert network_lint.check(VALID[name]) == []
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_error_is_shown_on_its_line(diagnose: Any, name: str) -> None:
+def test_an_error_is_shown_on_its_line(name: str) -> None:
     text, line = INVALID[name]
-    fault, *_ = diagnose(text)
+    fault, *_ = network_lint.check(text)
     assert fault["line"] == line
     assert fault["message"] and fault["hint"]
 
 
-def test_all_missing_properties_are_listed(diagnose: Any) -> None:
-    messages = [fault["message"] for fault in diagnose("class UserModel(Tower): pass")]
+def test_all_missing_properties_are_listed(site: Site) -> None:
+    answer = site.post("/models/lint", custom_network="class UserModel(Tower): pass")
+    messages = [fault["message"] for fault in answer.get_json()["diagnostics"]]
     assert messages == ["UserModel has no property inference.", "UserModel has no property loss."]
 
 
 @pytest.mark.parametrize("text", ["", " \n\t\r\n", "\ufeff"])
-def test_an_empty_editor_has_no_errors(diagnose: Any, text: str) -> None:
-    assert diagnose(text) == []
+def test_an_empty_editor_has_no_errors(text: str) -> None:
+    assert network_lint.check(text) == []
 
 
 @pytest.mark.parametrize(
@@ -63,12 +48,10 @@ def test_code_that_exhausts_the_parser_causes_no_server_error(text: str) -> None
     assert len(network_lint.check(text)) <= 1
 
 
-def test_code_that_takes_too_long_to_compile_is_accepted(
-    diagnose: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_that_takes_too_long_to_compile_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_lint, "CHECK_SECONDS", 1.0)
     nested = (f"{' ' * depth}try: pass\n{' ' * depth}finally:\n" for depth in range(19))
-    assert diagnose("".join(nested) + f"{' ' * 19}pass\n") == []
+    assert network_lint.check("".join(nested) + f"{' ' * 19}pass\n") == []
 
 
 PIECES = [
