@@ -55,6 +55,11 @@ def test_from_annotations_to_detected_objects(
     check_accessibility(page)
     create_dataset(page)
     expect(page.get_by_role("heading", name="Objects per class")).to_be_visible()
+    formats = page.get_by_role("region", name="Download").get_by_role("link")
+    expect(formats).to_have_text(["COCO", "Pascal VOC", "YOLO", "TFRecord", "Statistics", "Formats"])
+    check_accessibility(page)
+    explored = page.request.get(f"/datasets/images/detection/explore?job_id={page.url.rsplit('/', 1)[1]}")
+    assert "To edit boxes in Label Studio or CVAT" in explored.text()
 
     page.get_by_role("link", name="Train a model").first.click()
     expect(page.locator("#headline")).to_contain_text("detector")

@@ -17,8 +17,6 @@ from digits.data.label_errors import LABEL_ERROR_DTYPE
 from tests.browser.conftest import ServerProcess, finished
 from tests.site import bars
 
-EXPLORE = "/datasets/images/classification/explore"
-
 
 @pytest.fixture(scope="module")
 def shapes(server: ServerProcess, create: Callable[..., dict[str, Any]]) -> str:

@@ -102,6 +102,7 @@ def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
     assert len(held) == 2
 
 
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], trained: dict[str, Any]) -> None:
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")

@@ -35,6 +35,7 @@ def texts(server: ServerProcess) -> Path:
     return path
 
 
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_from_a_table_to_the_class_of_a_text(
     page: Page,
@@ -65,6 +66,7 @@ def test_from_a_table_to_the_class_of_a_text(
     check_accessibility(page)
 
 
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_slopes_are_predicted_from_fields_and_drawn(
     page: Page, server: ServerProcess, page_faults: PageFaults, check_accessibility: Callable[[Page], None]

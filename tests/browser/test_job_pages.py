@@ -51,18 +51,6 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
     check_accessibility(page)
 
 
-def test_a_dataset_page_updates_during_creation(page: Page, image_folder: Path):
-    page.goto("/datasets/images/classification/new")
-    page.locator('[name="folder_train"]').fill(str(image_folder))
-    page.locator('[name="dataset_name"]').fill("Followed")
-    page.get_by_role("button", name="Create dataset").click()
-    expect(page.locator("#job-status")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
-    # These parts were not on the page when it was opened.
-    expect(page.locator("#dataset-summary")).to_contain_text("×")
-    expect(page.locator("#samples img").first).to_be_visible()
-    expect(page.get_by_role("button", name="Delete")).to_be_visible()
-
-
 def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
     page: Page, image_folder: Path, check_accessibility: Callable[[Page], None]
 ):
@@ -183,20 +171,6 @@ def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibi
     expect(resume).to_be_visible(timeout=DONE_MILLISECONDS)
 
 
-def test_a_dataset_in_use_is_not_deleted(
-    page: Page, page_faults, dataset, failed, check_accessibility: Callable[[Page], None]
-):
-    page_faults.allow(rf"/datasets/{dataset['id']}$")
-    page.goto("/")
-    page.locator(f'tr[data-job="{dataset["id"]}"] [data-action="delete"]').click()
-    page.locator("#confirm-yes").click()
-    # It names some of the models, which other tests of this process train with the same dataset.
-    expect(page.locator("#confirm-refusal")).to_contain_text("“Bars” is used by “")
-    check_accessibility(page)
-    page.get_by_role("button", name="Cancel").click()
-    expect(page.locator(f'tr[data-job="{dataset["id"]}"]')).to_be_visible()
-
-
 def test_home_updates_automatically_and_keeps_the_search(page: Page, create, image_folder: Path, dataset):
     page.goto("/?q=arrives&sort=name&dir=asc")
     expect(page.locator("#connection")).to_be_hidden()
@@ -302,6 +276,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     check_accessibility(page)
 
 
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_a_phone_shows_a_menu_of_the_panels_of_a_model(
     page: Page, trained, check_accessibility: Callable[[Page], None]

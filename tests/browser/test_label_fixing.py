@@ -95,10 +95,11 @@ def test_images_are_changed_in_a_new_version(
             "image,day,sea\n0.png,1,0\n1.png,0,0\n2.png,1,1",
             ["+ sea", "− day · + sea", "day, sea"],
         ),
-        (
+        pytest.param(
             "regression",
             "image,angle,age\n0.png,1,30\n1.png,2,40\n2.png,3,50",
             ["age = 7.5", "age = -1", "3 · 50"],
+            marks=pytest.mark.nightly,
         ),
     ],
 )

@@ -67,20 +67,6 @@ def test_augmented_images_of_the_dataset_follow_the_settings(
     expect(variants).to_have_count(0)
 
 
-def test_an_error_opens_only_its_section(page: Page, page_faults, dataset):
-    page_faults.allow(r"/models/(images/classification|preflight)$")
-    page.goto(NEW_MODEL)
-    customize(page)
-    page.locator("#stopping summary").click()
-    page.get_by_label("Snapshots to keep").fill("0")
-    page.locator("#stopping summary").click()
-    page.get_by_role("button", name="Train", exact=True).click()
-    field = page.locator('[name="snapshots_kept"]')
-    expect(field).to_be_visible()
-    expect(field).to_have_attribute("aria-invalid", "true")
-    expect(page.locator("#augmentation")).not_to_have_attribute("open", "")
-
-
 def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(images/classification|preflight)$")
     page.goto(NEW_MODEL)
@@ -261,6 +247,7 @@ def test_a_check_shows_errors_at_their_fields(
     zoom = page.get_by_label("Zoom")
     expect(zoom).to_be_focused(timeout=STEP_MILLISECONDS)
     expect(page.locator("#aug_scale-error")).to_contain_text("between 0 and 1")
+    expect(page.locator("#stopping")).not_to_have_attribute("open", "")
     expect(zoom).to_have_attribute("aria-describedby", re.compile("aug_scale-error"))
     expect(page.get_by_role("region", name="Network visualization")).to_contain_text("Epochs: Must be")
     check_accessibility(page)

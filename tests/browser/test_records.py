@@ -8,7 +8,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel
-from tests.tfrecord_files import colored, example, write_records
+from tests.tfrecord_files import colored, write_records
 
 
 def test_from_the_features_of_a_record_to_a_dataset(
@@ -39,22 +39,3 @@ def test_from_the_features_of_a_record_to_a_dataset(
     page.get_by_role("link", name="Explore").first.click()
     # Which records are held out depends on the seed of the job.
     expect(page.get_by_text(re.compile(r"^train-0000[01]-of-00002:\d+$")).first).to_be_visible()
-
-    # Arrays of numbers are shown as pictures, with their targets.
-    arrays = [
-        example(x=[float(place * number) for place in range(16)], y=[0.5, -number / 1]) for number in range(6)
-    ]
-    write_records(folder / "arrays.tfrecord", arrays)
-    page.goto("/datasets/images/generic/new")
-    page.get_by_label("TFRecord files", exact=True).fill(str(folder / "arrays.tfrecord"))
-    page.get_by_label("Input shape").fill("4×4")
-    expect(findings).to_contain_text("Inputs: numbers, height × width × channels 4×4×1.")
-    check_accessibility(page)
-    page.get_by_label("Name", exact=True).fill("arrays")
-    create_dataset(page)
-    expect(page.get_by_text("Array shape")).to_be_visible()
-    page.get_by_role("link", name="Explore").first.click()
-    page.wait_for_url("**/explore?*")
-    page.goto(f"{page.url}&db=all")  # the split is random
-    expect(page.get_by_text("0.5, -5", exact=True)).to_be_visible()
-    check_accessibility(page)

@@ -58,7 +58,14 @@ def test_refused_plugins_are_shown_and_logged(pages, tmp_path):
     assert [set(item) for item in listed] == [{"plugin", "reason", "hint"}] * 2
 
 
-@pytest.mark.parametrize("module", ["__init__", "recipe", "reader", "form", "views"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "recipe",
+        "form",
+        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("__init__", "reader", "views")),
+    ],
+)
 def test_a_kind_that_loads_tensorflow_into_the_server_is_refused(pages, tmp_path, module):
     package = install_kind(tmp_path / "installed", "heavy", "image-heavy", "images/heavy")
     with open(package / f"{module}.py", "a") as file:

@@ -42,8 +42,9 @@ def test_paths_that_creation_refuses_are_refused(site: Site) -> None:
     os.mkfifo(site.data / "pipe")
     (site.data / "out").symlink_to("/etc")
     (site.data / "file.png").touch()
-    below = [f"{site.data}/{name}" for name in ("..", "missing", "pipe", "out", "file.png")]
-    for path in ["", "/proc", "/etc", "relative", "/" + "x" * 5000, "\0", *below]:
+    # tests/data/test_data_roots.py has all other reasons.
+    below = [f"{site.data}/{name}" for name in ("pipe", "out", "file.png")]
+    for path in ["", "/etc", "\0", *below]:
         (found,) = lines(site, folder_train=path)
         assert found["refused"], path
         assert found["facts"] == found["problems"] == found["bars"] == [], path
