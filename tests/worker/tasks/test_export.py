@@ -433,7 +433,13 @@ def train_on_top(model: Callable[..., Path], start: Any) -> Callable[..., Outcom
 
 
 def test_a_job_is_part_of_another_network(
-    train_on_top: Callable[..., Outcome], trained: Callable[..., Outcome], in_child: Any, export: Any
+    train_on_top: Callable[..., Outcome],
+    trained: Callable[..., Outcome],
+    preflight: Callable[..., Outcome],
+    in_child: Any,
+    export: Any,
+    gradients: Path,
+    tmp_path: Path,
 ) -> None:
     message = "digits.pretrained: there is no job 20261122-101530-1a2b3c on this server."
     assert train_on_top("without job").failure.message == message
@@ -458,16 +464,12 @@ def test_a_job_is_part_of_another_network(
     assert not new.of(Warned)
     export(new, "keras")
 
-
-def test_a_job_beside_the_dataset_is_found_from_any_folder(
-    trained: Callable[..., Outcome], preflight: Callable[..., Outcome], gradients: Path, tmp_path: Path
-) -> None:
+    # `digits check` runs in a temporary folder, and finds jobs beside the dataset.
     dataset = shutil.copytree(gradients, tmp_path / "jobs" / "dataset")
-    job = trained(KERAS_ONLY, name="jobs/20261122-101530-1a2b3c", epochs=1).job_folder
-    network = ON_TOP.replace("{snapshot}", "")
-    outcome = preflight(network, dataset=str(dataset))  # `digits check` runs in a temporary folder, too
+    old.job_folder.rename(dataset.with_name(old.job_folder.name))
+    network = ON_TOP.replace("{snapshot}", "/1")
+    outcome = preflight(network, dataset=str(dataset))
     assert outcome.code == 0, outcome.output
-    assert [path.name for path in (job / "exports").iterdir()] == ["snapshot_1-keras"]
     failure = preflight(network).failure
     assert failure.message.startswith("digits.pretrained: there is no job 20261122-101530-1a2b3c")
     assert "beside that of the dataset" in failure.hint
