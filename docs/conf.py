@@ -49,6 +49,7 @@ ACCESSIBLE = {
     '<aside class="sidebar-drawer"': '<aside aria-label="All pages" class="sidebar-drawer"',
     '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
+    '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
     "<pre>": '<pre tabindex="0">',
 }
 
