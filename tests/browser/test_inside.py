@@ -24,7 +24,7 @@ def test_from_the_model_to_its_layers_and_heat_maps(
     page.wait_for_load_state()
 
     # The predictions for the same images in each epoch.
-    page.get_by_text("Images of the run").click()
+    page.locator("#epochs-panel summary").click()
     epochs = page.locator("#epochs-panel")
     expect(epochs.get_by_role("slider", name="Epoch")).to_have_attribute(
         "aria-valuetext", "Epoch 2", timeout=60_000
