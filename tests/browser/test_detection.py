@@ -13,8 +13,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel, train_model
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.fixture
 def folder(server: ServerProcess) -> Path:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PageFaults, ServerProcess, finished
 
-pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+pytestmark = pytest.mark.tensorflow
 
 GENERATOR = """
 class UserModel(Tower):

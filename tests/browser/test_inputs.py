@@ -16,8 +16,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import PageFaults, ServerProcess, create_dataset, fill_size, finished
 
-pytestmark = pytest.mark.browser
-
 
 def create(server: ServerProcess, path: str, **fields: Any) -> dict[str, Any]:
     """Create a job as a script would, and wait until it is done."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+pytestmark = pytest.mark.tensorflow
 
 
 def test_from_the_model_to_its_layers_and_heat_maps(

@@ -16,8 +16,6 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import ServerProcess, create_dataset, fill_size, finished
 from tests.site import bars
 
-pytestmark = pytest.mark.browser
-
 
 @pytest.fixture
 def images(server: ServerProcess) -> Path:

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import REFRESH
 
-pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+pytestmark = pytest.mark.tensorflow
 
 
 def test_a_snapshot_is_exported_and_downloaded(

@@ -20,9 +20,6 @@ from tests.browser.conftest import (
     write_network,
 )
 
-pytestmark = pytest.mark.browser
-
-
 # Much faster than the U-Net.
 PIXELS = """class UserModel(Tower):
     @model_property

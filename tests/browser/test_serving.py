@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+pytestmark = pytest.mark.tensorflow
 
 
 def test_a_model_is_promoted_used_and_removed(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-pytestmark = [pytest.mark.browser, pytest.mark.tensorflow]
+pytestmark = pytest.mark.tensorflow
 
 
 def test_the_operations_of_a_step_are_drawn_and_listed(

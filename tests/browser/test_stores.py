@@ -17,8 +17,6 @@ from playwright.sync_api import Page, expect
 from tests import odd_web_server
 from tests.browser.conftest import ServerProcess
 
-pytestmark = pytest.mark.browser
-
 
 def publish(folder: Path, name: str) -> None:
     """Add a Caffe model, which is listed but cannot be imported, to the store ``folder``."""

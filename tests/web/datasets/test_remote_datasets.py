@@ -13,6 +13,7 @@ import pytest
 from tests import odd_web_server, s3_server
 from tests.real_server import RealServer
 from tests.site import Site, bars, open_site, site_settings
+from tests.web.trained import shared_site
 
 CREATE = "/datasets/images/classification.json"
 ACCESS_KEY, SECRET_KEY = "AKIAFAMILIARNAME", "wJalrXUtnFEMIbPxRfiCYEXAMPLE"
@@ -33,12 +34,15 @@ def test_addresses_are_off_by_default(off: Site) -> None:
     assert "Remote storage" not in page and "Cloud storage" not in page
 
 
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    allowed = ("https://data.example/open", "s3://my-*", "https://minio.example", "sftp://host.example")
-    site = open_site(site_settings(tmp_path, remote_addresses=allowed))
-    yield site
-    site.close()
+SITE = {
+    "remote_addresses": (
+        "https://data.example/open",
+        "s3://my-*",
+        "https://minio.example",
+        "sftp://host.example",
+    )
+}
+site = shared_site
 
 
 @pytest.mark.parametrize(
