@@ -5,7 +5,7 @@ import { number } from './format.js';
 const SVG = 'http://www.w3.org/2000/svg';
 
 /** The path of a line through at least two `numbers`. */
-function linePath(numbers) {
+export function linePath(numbers) {
   const low = Math.min(...numbers);
   const span = Math.max(...numbers) - low || 1;
   return `M${numbers.map((value, index) => `${round((index * 100) / (numbers.length - 1))} ${round(26 - ((value - low) / span) * 24)}`).join('L')}`;
