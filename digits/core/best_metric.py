@@ -27,19 +27,21 @@ _EPSILON = 1e-9
 class EarlyStopping:
     """Ends a training when ``metric`` has not been better than ``value``, its best one, for ``patience`` epochs.
 
-    ``epoch`` is that of the best value.
+    ``epoch`` is that of the best value. Validations up to the epoch ``after`` do not count: a pretrained network
+    whose head is trained gets worse at first when all its layers are trained, and then better.
     """
 
     metric: str
     patience: float
     lower_is_better: bool
+    after: float = -math.inf
     value: float | None = None
     epoch: float = 0.0
 
     def observe(self, epoch: float, values: Mapping[str, float]) -> bool:
         """Record a validation; return whether it is the best one so far. NaN and infinity never are."""
         value = values[self.metric]
-        if not math.isfinite(value) or not self._is_better(value):
+        if epoch - self.after < _EPSILON or not math.isfinite(value) or not self._is_better(value):
             return False
         self.value, self.epoch = value, epoch
         return True

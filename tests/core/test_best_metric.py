@@ -39,6 +39,16 @@ def test_the_first_of_equal_values_is_the_best() -> None:
     assert watch.as_json() == {"epoch": 3, "metric": "accuracy", "value": 0.7}
 
 
+def test_the_head_of_a_pretrained_network_starts_no_patience() -> None:
+    watch = EarlyStopping("loss", 2, lower_is_better=True, after=2)
+    for epoch, loss in enumerate([1.0, 0.4, 0.3, 0.9, 0.8]):
+        watch.observe(epoch, {"loss": loss})
+        assert watch.reason(epoch) == ""
+    assert (watch.value, watch.epoch) == (0.8, 4)
+    watch.observe(6, {"loss": 0.9})
+    assert "better than 0.8 since epoch 4" in watch.reason(6)
+
+
 def test_a_restored_watch_continues() -> None:
     watch = EarlyStopping("loss", 1, lower_is_better=True)
     watch.restore({"metric": "loss", "value": 0.5, "epoch": 2})

@@ -66,8 +66,9 @@ class Checkpoints:
         self._best: Snapshot | None = None
         self._validated_step, self._metrics = -1, dict[str, float]()
         early = recipe.early_stopping
+        after = recipe.fine_tune.head_epochs if recipe.fine_tune else -math.inf
         self.early_stopping = early and EarlyStopping(
-            early.metric, early.patience, lower_is_better(early.metric)
+            early.metric, early.patience, lower_is_better(early.metric), after=after
         )
         self.saved_step = -1
         self._is_disk_full = False
