@@ -179,6 +179,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     page: Page,
     page_faults: PageFaults,
     failed,
+    trained,
     image_folder: Path,
     check_accessibility: Callable[[Page], None],
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(second.locator("#job-notes")).to_have_value("last")
 
     # An image on the server is shown while it is classified.
+    second.goto(f"/models/{trained['id']}")
     drawn = '<ol><li class="prediction">left</li></ol><p data-note>Epoch 1</p>'
     second.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
@@ -282,7 +284,10 @@ def test_notes_changed_elsewhere_are_not_overwritten(
     save_elsewhere("")
 
 
-def test_an_open_page_shows_at_once_that_jobs_cannot_be_saved(page: Page, server: ServerProcess) -> None:
+def test_an_open_page_shows_at_once_that_jobs_cannot_be_saved(
+    page: Page, page_faults: PageFaults, server: ServerProcess
+) -> None:
+    page_faults.allow("/thumbnail$")  # of datasets that are away
     notice = page.locator("#storage-problem")
     page.goto("/")
     expect(page.locator("#connection")).to_be_hidden()

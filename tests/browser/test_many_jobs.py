@@ -10,50 +10,20 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from digits.core.job import Job, Summary
-from digits.core.model_job import ModelJob
-from digits.core.recipe import Train
-from digits.core.status import Status
-from digits.kinds.classification.recipe import CreateClassification, FolderSplit
-from digits.kinds.jobs import DatasetJob
 from tests.browser.conftest import PageFaults, ServerProcess, customize
+from tests.finished_jobs import write_jobs
 
 MODELS = 120
 DATASETS = 60
-
-
-def save(job: Job) -> None:
-    for status in (Status.RUN, Status.DONE):
-        job.tasks[0].move(status)
-    job.update_status()
-    job.folder.mkdir(parents=True)
-    (job.folder / "network.py").write_text("class UserModel(Tower):\n    pass\n")
-    (job.folder / "job.json").write_text(json.dumps(job.as_json()))
 
 
 @pytest.fixture(scope="session")
 def server(
     start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> ServerProcess:
-    """A server with many finished jobs; the newest ones have the highest numbers."""
+    """A server with many finished jobs."""
     folder = tmp_path_factory.mktemp("many")
-    recipe = CreateClassification(train=FolderSplit(folder="/data"))
-    for number in range(DATASETS + MODELS):
-        own = folder / f"20260101-000000-{number:06x}"
-        if number < DATASETS:
-            save(DatasetJob.create(own, name=f"birds {number}", recipe=recipe))
-            continue
-        save(
-            job := ModelJob.create(
-                own,
-                name=f"net {number - DATASETS}",
-                recipe=Train(dataset=str(folder / "20260101-000000-000000")),
-                dataset_id="20260101-000000-000000",
-                summary=Summary(sparkline=[3.0, 2.0, 1.0], last_accuracy=number % 7),
-            )
-        )
-        for ending in ("index", "data-00000-of-00001"):
-            (job.folder / f"snapshot_1.ckpt.{ending}").write_bytes(b"weights")
+    write_jobs(folder, DATASETS, MODELS)
     return start_server("--no-standby", "--jobs-dir", str(folder))
 
 
@@ -216,58 +186,3 @@ def test_groups_are_suggested_while_typing(page: Page, server: ServerProcess) ->
         page.locator("#group-input").fill("rain")
     assert suggested.value.json() == {"suggestions": ["Rainy days"]}
     expect(page.locator("#groups option")).to_have_count(1)
-
-
-def test_selected_jobs_are_grouped_and_deleted(
-    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
-) -> None:
-    page.goto("/?q=net+11")
-    rows = page.locator("#models-table tbody tr")
-    expect(rows).to_have_count(11)
-    bar = page.get_by_role("group", name="Selected jobs")
-    expect(bar).to_be_hidden()
-    everything = page.get_by_label("Select all models on this page")
-    everything.check()
-    expect(bar).to_contain_text("11 selected")
-    # At most ten models are compared, and none is running.
-    expect(bar.get_by_role("button", name="Compare")).to_be_disabled()
-    expect(bar.get_by_role("button", name="Abort")).to_be_hidden()
-    page.get_by_label("Select net 11", exact=True).uncheck()
-    assert everything.evaluate("input => input.indeterminate")
-    expect(bar.get_by_role("button", name="Compare 10")).to_be_enabled()
-    check_accessibility(page)
-
-    bar.get_by_role("button", name="Group").click()
-    dialog = page.get_by_role("dialog", name="Group 10 jobs")
-    dialog.get_by_label("Group", exact=True).fill("Sunny days")
-    check_accessibility(page)
-    page.keyboard.press("Enter")
-    expect(page.locator("#toasts")).to_contain_text("Moved 10 jobs to the group “Sunny days”.")
-    expect(rows.filter(has_text="Sunny days")).to_have_count(10)
-
-    # A dataset is still used by the other models. Jobs remain selected while others are searched.
-    page.get_by_label("Search").fill("birds 0")
-    page.get_by_label("Select birds 0", exact=True).check()
-    bar.get_by_role("button", name="Delete").click()
-    dialog = page.get_by_role("dialog", name="Delete 11 jobs?")
-    expect(dialog).to_contain_text(re.compile("“net 119”, .*, and 6 more: their folders"))
-    page_faults.allow("/jobs$")
-    dialog.get_by_role("button", name="Delete").click()
-    expect(dialog.get_by_role("alert")).to_contain_text(
-        "1 of 11 jobs were not deleted: “birds 0” is used by “net"
-    )
-    check_accessibility(page)
-    dialog.get_by_role("button", name="Cancel").click()
-    expect(bar).to_contain_text("1 selected")
-    bar.get_by_role("button", name="Clear the selection").click()
-    expect(bar).to_be_hidden()
-
-    page.get_by_label("Search").fill("net 11")
-    expect(rows).to_have_count(1)
-    everything.check()
-    bar.get_by_role("button", name="Delete").click()
-    page.get_by_role("dialog", name="Delete 1 job?").get_by_role("button", name="Delete").click()
-    expect(page.locator("#toasts")).to_contain_text("Deleted 1 job.")
-    expect(page.get_by_text("No model matches “net 11”")).to_be_visible()
-    expect(bar).to_be_hidden()
-    expect(page.locator("#main")).to_be_focused()
