@@ -261,9 +261,9 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     other = create("models", model_name="Compared", dataset=dataset["id"], method="custom", **fields)
     page.goto("/")
     compare = page.locator("#compare-form button")
-    page.get_by_label("Select Trained").check()
+    page.get_by_label("Select Trained", exact=True).check()
     expect(compare).to_be_disabled()
-    page.get_by_label("Select Compared").check()
+    page.get_by_label("Select Compared", exact=True).check()
     expect(page.locator(f"#row-{other['id']}")).to_contain_text("Done", timeout=DONE_MILLISECONDS)
     expect(compare).to_have_text("Compare 2")  # kept while the list changed
     compare.click()
