@@ -577,7 +577,7 @@ class Faults:
 
 @dataclass
 class SourceNotes:
-    """What a reader tells the user about a source: its ``warnings``, and the parts that it skips."""
+    """The ``warnings`` about a source, and its ``unusable`` parts, which are skipped."""
 
     warnings: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)

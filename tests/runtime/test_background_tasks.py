@@ -94,7 +94,7 @@ def test_a_waiting_task_is_removed_and_a_running_one_is_listed_until_it_ends(sit
     waiting = site.tasks.task(site.job.id, "second")
     site.tasks.stop(site.job.id, "second")
     assert site.keys == [("first", False)]
-    # Only the task with the key has been told to stop.
+    # Only the task with this key is stopping.
     assert waiting and waiting.state.doing == "Stopping"
     first = site.tasks.task(site.job.id, "first")
     assert first and not first.is_stopping and first.state.doing != "Stopping"

@@ -154,8 +154,8 @@ REPORTING = CONVOLUTIONS.replace("self.x / 100.0", "self.seen / 100.0").replace(
     def seen(self):
         if not self.is_training:
             return self.x
-        tell = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(self.x.device[-5:]))
-        with tf.control_dependencies([tell]):
+        shown = tf.print('training', tf.shape(self.x)[0], 'on', tf.constant(self.x.device[-5:]))
+        with tf.control_dependencies([shown]):
             return tf.identity(self.x)
 """,
 )
