@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from digits.core import events, schema
+from digits.core.compute import Compute
 from digits.core.errors import Damaged
 from digits.core.files import UnreadableFile, read_json, write_json
 from digits.core.metrics import MetricRange
@@ -71,6 +72,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     tasks: Annotated[list[Task], Meta(min_length=1, max_length=100)] = field(default_factory=list)
     history: Annotated[History, Meta(min_length=1, max_length=1_000_000)] = field(default_factory=list)
     summary: Summary = field(default_factory=Summary)
+    compute: Compute = Compute()
 
     def __post_init__(self) -> None:
         self.waiting_for = ""
@@ -100,7 +102,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 
     def device_request(self, task: Task) -> DeviceRequest:
         """Return the devices that ``task`` requires."""
-        return DeviceRequest()
+        return DeviceRequest(compute=self.compute)
 
     # Shared by all types
 
@@ -200,16 +202,16 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
 class DeviceRequest(Struct, frozen=True):
     """What a task needs to run: the CPU, the next free GPUs, or specific ones.
 
-    ``pool`` names the tasks with which it shares limits (see `digits.runtime.executors.pools`). ``workers`` is the
-    number of its processes, and ``gpu_count`` that of the GPUs for each of them; ``gpus`` lists the indexes of
-    specific ones. With ``if_free``, the task does not wait for GPUs: if they are in use, it runs on the CPU.
+    ``pool`` names the tasks with which it shares limits (see `digits.runtime.executors.pools`). ``gpu_count`` is
+    the number of GPUs for each of its workers; ``gpus`` lists the indexes of specific ones. With ``if_free``, the task
+    does not wait for GPUs: if they are in use, it runs on the CPU. ``compute`` is where it runs.
     """
 
     pool: str = "dataset"
     gpu_count: int = 0
     gpus: tuple[str, ...] = ()
     if_free: bool = False
-    workers: int = 1
+    compute: Compute = Compute()
 
 
 class _Header(Struct):

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from digits.core import snapshot_list
+from digits.core.compute import Compute
 from digits.core.files import read_bytes
 from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
@@ -62,7 +63,7 @@ class ModelJob(Job, kw_only=True, eq=False):
         return self.recipe
 
     def device_request(self, task: Task) -> DeviceRequest:
-        return request_devices(self.device)
+        return request_devices(self.device, self.compute)
 
     @property
     def can_resume(self) -> bool:
@@ -105,14 +106,14 @@ class ModelJob(Job, kw_only=True, eq=False):
         return snapshot_list.read(self.folder)
 
 
-def request_devices(device: str) -> DeviceRequest:
+def request_devices(device: str, compute: Compute = Compute()) -> DeviceRequest:  # noqa: B008 (immutable)
     """Return the request for a ``device`` in the notation of `ModelJob`."""
     if device == "cpu":
-        return DeviceRequest(POOL)
+        return DeviceRequest(POOL, compute=compute)
     if device.startswith("next"):
-        return DeviceRequest(POOL, gpu_count=int(device.partition(":")[2] or 1))
+        return DeviceRequest(POOL, gpu_count=int(device.partition(":")[2] or 1), compute=compute)
     gpus = tuple(device.split(","))
-    return DeviceRequest(POOL, len(gpus), gpus)
+    return DeviceRequest(POOL, len(gpus), gpus, compute=compute)
 
 
 def epoch_label(epoch: float) -> str:

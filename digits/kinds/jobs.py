@@ -61,7 +61,7 @@ class DatasetJob(Job, kw_only=True, eq=False):
         return self.recipe
 
     def device_request(self, task: Task) -> DeviceRequest:
-        return DeviceRequest("dataset")
+        return DeviceRequest("dataset", compute=self.compute)
 
     def summarize_products(self) -> None:
         manifest = self.manifest()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from msgspec import structs
+
 from digits.core import events
 from digits.core.errors import Unavailable, explain
 from digits.core.files import make_folder, remove_tree
@@ -79,7 +81,7 @@ class BackgroundTasks:
         task = BackgroundTask(key, recipe, TaskState(doing=f"Waiting for other {self._noun}s"))
         task.run = TaskRun(
             folder=folder,
-            request=DeviceRequest(self._pool),
+            request=DeviceRequest(self._pool, compute=structs.replace(job.compute, workers=1)),
             prepare=lambda devices: self._prepare(recipe, folder, task.state, devices),
             follow=lambda run: self._follow(job, task),
         )

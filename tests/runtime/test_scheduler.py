@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from digits.core import job as jobs
 from digits.core import schema
+from digits.core.compute import Compute
 from digits.core.errors import InUse
 from digits.core.events import Failed, Removed, Resumed, Saved, Warned, encode
 from digits.core.job import DeviceRequest
@@ -218,7 +219,7 @@ def test_a_job_that_raises_does_not_affect_others(server: Server, fails_in: str)
 
 
 def test_a_job_with_too_many_workers_fails_alone(server: Server) -> None:
-    job = server.submit("finishes", request=DeviceRequest("dataset", workers=2))
+    job = server.submit("finishes", request=DeviceRequest("dataset", compute=Compute(workers=2)))
     assert server.wait_for_end(server.submit("finishes")) is Status.DONE
     assert server.wait_for_end(job) is Status.ERROR
     assert job.failure and "2 workers cannot share a task" in job.failure.message

@@ -50,7 +50,7 @@ class Resources:
 
     def _free(self, request: DeviceRequest) -> tuple[str, ...] | None:
         """Return the GPUs of ``request`` if all of them are free."""
-        count = request.gpu_count * request.workers
+        count = request.gpu_count * request.compute.workers
         gpus = request.gpus or tuple(self.gpus[:count])
         return gpus if len(gpus) >= count and set(gpus) <= set(self.gpus) else None
 

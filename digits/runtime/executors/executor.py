@@ -12,10 +12,10 @@ The life of a run:
 4. ``poll`` returns `Waiting` while the executor has queued the run, None while it runs, and its `Exit` at the end.
 5. ``stop`` and ``clear`` end it earlier. After a restart of the server, ``find`` replaces a handle that was not saved.
 
-A run is one process, or a gang of ``request.workers`` processes (*ranks*) that share the folder. Each rank finds its
-number, from 0, in the environment variable ``DIGITS_RANK``, and the size of the gang in ``DIGITS_WORKERS``. A gang
-starts as a whole and has one exit: it succeeds when all ranks have succeeded; when one of them fails, the others are
-stopped, and the exit is that of the first one that failed.
+A run is one process, or a gang of ``request.compute.workers`` processes (*ranks*) that share the folder. Each rank
+finds its number, from 0, in the environment variable ``DIGITS_RANK``, and the size of the gang in ``DIGITS_WORKERS``. A
+gang starts as a whole and has one exit: it succeeds when all ranks have succeeded; when one of them fails, the others
+are stopped, and the exit is that of the first one that failed.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ class LocalExecutor:
             supervisor.RUN_VARIABLE: str(run),
             supervisor.OWNER_VARIABLE: supervisor.owner_id(os.getpid()) if owned else "",
         }
-        workers = placement.request.workers
+        workers = placement.request.compute.workers
         if workers > 1:
             environment[WORKERS_VARIABLE] = str(workers)
         pid = self._fork_server.fork(folder, environment) if self._fork_server and workers == 1 else None

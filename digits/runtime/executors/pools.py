@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
+from digits.core.compute import LOCAL, MAX_WORKERS
 from digits.core.job import DeviceRequest
 from digits.core.task import Handle
 from digits.runtime.executors.executor import Executor
 
-LOCAL = "local"
-CLUSTER = "cluster"
 # In a handle: the name of the executor that made it, if it is not the local one.
 _EXECUTOR_KEY = "executor"
 
@@ -21,13 +20,12 @@ class Pool:
     """Tasks that share a limit.
 
     At most ``limit(cores)`` of them run on this machine at the same time, not counting those with GPUs of their own.
-    With ``runs_on_cluster``, they run on the cluster of a server that has one, and up to ``max_workers`` of its
-    machines may work on one of them. A pool that ``is_local`` cannot leave this machine at all.
+    With ``runs_on_cluster``, they run on the compute target of their job, where up to ``max_workers`` processes may
+    share one of them; otherwise always on this machine.
     """
 
     limit: Callable[[int], int] = lambda cores: 1
     runs_on_cluster: bool = False
-    is_local: bool = False
     max_workers: int = 1
 
 
@@ -37,7 +35,7 @@ MAX_INFERENCE_SERVERS = 4
 POOLS: dict[str, Pool] = {
     "dataset": Pool(runs_on_cluster=True),
     # A training on the CPU uses about four cores efficiently.
-    "training": Pool(lambda cores: max(1, cores // 4), runs_on_cluster=True, max_workers=64),
+    "training": Pool(lambda cores: max(1, cores // 4), runs_on_cluster=True, max_workers=MAX_WORKERS),
     "evaluation": Pool(runs_on_cluster=True),
     "embedding": Pool(runs_on_cluster=True),
     "health": Pool(runs_on_cluster=True),
@@ -46,7 +44,7 @@ POOLS: dict[str, Pool] = {
     "prediction": Pool(),
     "short": Pool(lambda cores: max(2, cores // 4)),
     # Inference servers are asked over a socket in a folder of this machine.
-    "inference": Pool(lambda cores: MAX_INFERENCE_SERVERS, is_local=True),
+    "inference": Pool(lambda cores: MAX_INFERENCE_SERVERS),
 }
 
 
@@ -57,22 +55,19 @@ def limits() -> dict[str, int]:
 
 
 class Executors:
-    """The executors of a server: ``local``, which uses this machine, and ``cluster`` if there is one.
+    """The executors of a server: the local one, which uses this machine, and ``others`` by their compute targets."""
 
-    The cluster runs the pools with ``runs_on_cluster``, and those in ``also``, such as ``prediction``. Raises
-    ValueError if a pool in ``also`` cannot leave this machine.
-    """
-
-    def __init__(self, local: Executor, cluster: Executor | None = None, also: Iterable[str] = ()) -> None:
+    def __init__(self, local: Executor, others: Mapping[str, Executor] | None = None) -> None:
         self.local = local
-        self._by_name = {LOCAL: local} | ({CLUSTER: cluster} if cluster else {})
-        self._on_cluster = {name for name, pool in POOLS.items() if pool.runs_on_cluster} | set(also)
-        for name in also:
-            if name not in POOLS or POOLS[name].is_local:
-                raise ValueError(f"tasks of the pool “{name}” run only on this machine")
+        self._by_name = {LOCAL: local, **(others or {})}
 
     def __iter__(self) -> Iterator[Executor]:
         return iter(self._by_name.values())
+
+    @property
+    def targets(self) -> Mapping[str, Executor]:
+        """The executors by name, the local one first."""
+        return self._by_name
 
     @property
     def stop_seconds(self) -> float:
@@ -80,10 +75,17 @@ class Executors:
         return max(executor.stop_seconds for executor in self)
 
     def of(self, request: DeviceRequest) -> Executor:
-        """Return the executor of a new run. Raises ValueError if its pool permits fewer workers."""
-        if request.workers > POOLS.get(request.pool, Pool()).max_workers:
-            raise ValueError(f"{request.workers} workers cannot share a task of the pool “{request.pool}”")
-        return self._by_name.get(CLUSTER if request.pool in self._on_cluster else LOCAL, self.local)
+        """Return the executor of a new run.
+
+        Raises ValueError if this server does not have its target, or if its pool permits fewer workers.
+        """
+        pool, compute = POOLS.get(request.pool, Pool()), request.compute
+        if compute.workers > pool.max_workers:
+            raise ValueError(f"{compute.workers} workers cannot share a task of the pool “{request.pool}”")
+        name = compute.target if pool.runs_on_cluster else LOCAL
+        if name not in self._by_name:
+            raise ValueError(f"this server has no compute target “{name}”, only {', '.join(self._by_name)}")
+        return self._by_name[name]
 
     def of_run(self, request: DeviceRequest, handle: Handle | None) -> Executor:
         """Return the executor of a run: the one that made its ``handle``, even if new runs use another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
 from digits.runtime.executors.device_ledger import DeviceLedger
@@ -19,7 +20,7 @@ REQUESTS = st.one_of(
         st.just("training"),
         st.integers(1, 3),
         if_free=st.booleans(),
-        workers=st.integers(1, 2),
+        compute=st.builds(Compute, workers=st.integers(1, 2)),
     ),
     st.lists(st.sampled_from("012"), min_size=1, max_size=3, unique=True).map(
         lambda gpus: DeviceRequest("training", len(gpus), tuple(gpus))
@@ -42,7 +43,7 @@ def test_a_gpu_has_one_user_and_pools_have_limits(gpus: int, steps: list[DeviceR
         if isinstance(taken, Placement):
             ledger.reserve(taken)
             entries.append(taken)
-            asked_for = step.gpu_count * step.workers
+            asked_for = step.gpu_count * step.compute.workers
             assert taken.devices == ("cpu",) or len(taken.devices) == asked_for
         else:
             assert isinstance(taken, Failure) == bool(set(step.gpus) - set(known))
@@ -74,7 +75,7 @@ def test_an_optional_gpu_is_used_if_free_and_not_awaited() -> None:
 
 def test_a_gang_gets_all_its_gpus_or_waits() -> None:
     ledger = DeviceLedger({}, gpus=lambda: ["0", "1", "2", "3"])
-    gang = DeviceRequest("training", gpu_count=1, workers=3)
+    gang = DeviceRequest("training", gpu_count=1, compute=Compute(workers=3))
     first = place(ledger, gang)
     assert first and first.devices == ("0", "1", "2")
     assert ledger.offer().take(gang) == Busy("a free GPU")

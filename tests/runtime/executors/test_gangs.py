@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from digits.core.compute import Compute
 from digits.core.events import Finished
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
@@ -22,7 +23,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-GANG = DeviceRequest("training", gpu_count=1, workers=3)
+GANG = DeviceRequest("training", gpu_count=1, compute=Compute(workers=3))
 
 # The same programs as processes and as threads.
 PROCESS = """
@@ -101,7 +102,7 @@ def test_all_workers_are_stopped_together(server: Server) -> None:
 def test_the_exit_of_a_gang_is_that_of_the_rank_that_failed_first(tmp_path: Path) -> None:
     run = LocalExecutor(standby=False, program=[sys.executable, "-c", PROCESS])
     (tmp_path / "recipe.json").write_text('{"name": "is killed"}')
-    handle = run.start(tmp_path, Placement(DeviceRequest("training", workers=2), ("cpu",)))
+    handle = run.start(tmp_path, Placement(DeviceRequest("training", compute=Compute(workers=2)), ("cpu",)))
     wait_until(lambda: run.output(tmp_path)[1] > 0)
     assert wait_for_end(run, tmp_path, handle) == Exit(signal=9, rank=1)
     assert not list(processes_in(tmp_path))

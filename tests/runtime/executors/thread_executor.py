@@ -95,7 +95,7 @@ class ThreadExecutor:
         name = f"thread {next(_numbers)}"
         program = self._programs[json.loads((folder / "recipe.json").read_text())["name"]]
         log = EventLog(folder / "events.jsonl")
-        devices, workers = list(placement.devices), placement.request.workers
+        devices, workers = list(placement.devices), placement.request.compute.workers
         self.tasks[name] = ThreadTask(folder, program, devices, log, workers)
         self._start_queued()
         return {"name": name}
