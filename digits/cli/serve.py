@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # A client whose connection does not fit waits a second before it tries again.
 BACKLOG = 1024
+# The first page is not delayed by loading the others.
+LOAD_SECONDS = 1.0
 _SHORT_OPTIONS = {"port": "-p", "debug": "-d"}
 
 
@@ -87,7 +89,7 @@ def _serve(**options: Any) -> None:
 
     def announce(port: int) -> None:
         click.echo(text)
-        gevent.spawn(load_pages, app)
+        gevent.spawn_later(LOAD_SECONDS, load_pages, app)
 
     try:
         serve(
