@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import logging
 import os
 import time
@@ -21,6 +20,7 @@ from digits.core.job import DamagedJob, Job
 from digits.core.schema import Malformed
 from digits.runtime import trash
 from digits.runtime.job_index import JobIndex
+from digits.runtime.lease import Lease, StoreInUse, is_at
 from digits.runtime.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -28,17 +28,12 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 # With less, the disk counts as full: a job's file and some rows of metrics would not fit.
 MIN_FREE_BYTES = 64 * 1024
-_LOCK_FILE = ".lock"
 # Errors that affect every job, not only the one being saved.
 _EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 # Marks the folder of a job that is being created, until its job.json is written.
 _NEW_FILE = ".new"
 
 AnyJob = TypeVar("AnyJob", bound=Job)
-
-
-class StoreInUse(DigitsError):
-    """Another server uses the same jobs folder."""
 
 
 class StoreLost(StorageError):
@@ -61,7 +56,7 @@ class Store:
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
         self.index = JobIndex(self.count_children)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = self._take_lock()
+        self._lease = Lease(folder)
         self._place = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._problem: DigitsError | None = None
         self._unsaved: dict[str, Job] = {}
@@ -250,23 +245,24 @@ class Store:
 
     def check(self) -> None:
         """Raise StoreLost if the folder was removed or replaced, or another server owns it."""
-        if _is_at(self._lock, self.folder / _LOCK_FILE):
+        if self._lease.is_held:
             return
-        if not _is_at(self._place, self.folder):
+        if not is_at(self._place, self.folder):
             raise StoreLost(
                 "The jobs folder was removed or replaced while the server was running.",
                 "Restore it, or restart the server. Until then, no jobs are started or saved.",
             )
         try:
-            lock = self._take_lock()
+            lease = Lease(self.folder, waits=False)
         except (StoreInUse, OSError) as error:
             raise StoreLost(
-                "The lock file of the jobs folder was removed, and another server may work on the same jobs.",
+                "The lock file of the jobs folder was removed, replaced or could not be renewed, and another server "
+                "may work on the same jobs.",
                 "Stop the other server, then restart this one. Until then, no jobs are started or saved.",
             ) from error
         log.warning("the lock file of %s was removed; created it again", self.folder)
-        os.close(self._lock)
-        self._lock = lock
+        self._lease.close()
+        self._lease = lease
 
     def maintain(self) -> bool:
         """Retry failed writes and deletions from time to time; return whether this server still owns the folder."""
@@ -280,6 +276,7 @@ class Store:
         if isinstance(self._problem, StoreLost):
             log.warning("%s: the jobs folder is available again", self.folder)
             self._problem = None
+        self._lease.maintain()
         if time.monotonic() >= self._retry_at:
             self._retry_at = time.monotonic() + RETRY_SECONDS
             self._retry()
@@ -288,7 +285,7 @@ class Store:
 
     def close(self) -> None:
         self._trash.close()
-        os.close(self._lock)
+        self._lease.close()
         os.close(self._place)
 
     def _retry(self) -> None:
@@ -317,30 +314,6 @@ class Store:
         for job_id in job_ids:
             if job_id in self._jobs:
                 self.index.update(self._jobs[job_id])
-
-    def _take_lock(self) -> int:
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(self.folder / _LOCK_FILE, flags, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            raise StoreInUse(
-                f"Another DIGITS server uses the jobs folder {self.folder}.",
-                "Stop it, or choose another folder with --jobs-dir.",
-            ) from None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        return descriptor
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Return whether the open file or folder is still the one at ``path``."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except OSError:
-        return False
 
 
 def _not_saved(error: OSError, count: int) -> DigitsError:

@@ -38,7 +38,7 @@ class Supervisor(Struct, frozen=True):
 
     @classmethod
     def of_process(cls, pid: int, run: int) -> Supervisor:
-        return cls(_boot_id(), pid, start_ticks(pid), run)
+        return cls(boot_id(), pid, start_ticks(pid), run)
 
     @classmethod
     def of_handle(cls, handle: Handle | None) -> Supervisor:
@@ -72,7 +72,7 @@ class Supervisor(Struct, frozen=True):
 
     @property
     def _is_of_this_boot(self) -> bool:
-        return self.pid > 1 and self.began is not None and self.boot == _boot_id()
+        return self.pid > 1 and self.began is not None and self.boot == boot_id()
 
 
 def start_ticks(pid: int) -> int | None:
@@ -141,6 +141,6 @@ def _stat(pid: int) -> list[bytes] | None:
 
 
 @functools.cache
-def _boot_id() -> str:
+def boot_id() -> str:
     with open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
