@@ -24,7 +24,7 @@ prepare() {
     fi
     say "Setting up in $ROOT (once; a few minutes with an empty package cache)."
     prepare_venv
-    install_packages "$purpose"
+    install_packages "$purpose" --editable
     printf '%s' "$digest" >"$VENV/.ready-serve"
     touch "$VENV/.ready-docs"
     [ "$purpose" = serve ] || printf '%s' "$digest" >"$stamp"
@@ -49,7 +49,9 @@ ingredients_digest() {
     } | $sum
 }
 
+# DIGITS_GPU=yes installs the CUDA libraries on a machine without a driver, as for an image; DIGITS_GPU=no, never.
 has_nvidia_driver() {
+    [ -z "${DIGITS_GPU-}" ] || { [ "$DIGITS_GPU" = yes ]; return; }
     [ -e /proc/driver/nvidia/version ] || [ -e /dev/nvidia0 ] || command -v nvidia-smi >/dev/null
 }
 
@@ -90,7 +92,8 @@ is_fitting() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null
 }
 
-# Install the packages, with the hashes in requirements/*.txt, then the checkout without dependencies.
+# install_packages serve|test [--editable]: install the packages, with the hashes in requirements/*.txt, then the checkout
+# without dependencies.
 install_packages() {
     local locks=(--requirement "$ROOT/requirements/serve.txt" --requirement "$ROOT/requirements/docs.txt")
     if has_nvidia_driver; then
@@ -103,7 +106,7 @@ install_packages() {
     : >"$INSTALL_LOG"
     # Build nothing from source: build dependencies would be installed without hashes.
     pip_install --require-hashes --only-binary :all: "${locks[@]}"
-    pip_install --no-deps --no-build-isolation --editable "$ROOT"
+    pip_install --no-deps --no-build-isolation "${@:2}" "$ROOT"
 }
 
 pip_install() {
