@@ -350,6 +350,12 @@ class Settings:
         "on",
         "Keep a process with TensorFlow loaded, so that tasks start without delay (about 550 MB of memory).",
     )
+    slurm: bool = _setting(
+        _flag,
+        "off",
+        "Offer Slurm as a compute target, through its commands (sbatch, squeue, …) on PATH. The jobs folder must be on "
+        "a file system that the nodes share. See [compute targets](compute.md).",
+    )
     health_checks: bool = _setting(
         _flag,
         "on",

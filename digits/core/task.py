@@ -29,6 +29,8 @@ STOP_SECONDS_FILE = "stop_seconds"
 # Environment variables of a gang of processes that work on one task: the rank of each, from 0, and their number.
 RANK_VARIABLE = "DIGITS_RANK"
 WORKERS_VARIABLE = "DIGITS_WORKERS"
+# Set if a cluster interrupted the run and starts it again: a training then resumes.
+RESTARTED_VARIABLE = "DIGITS_RESTARTED"
 
 # Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75

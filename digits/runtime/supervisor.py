@@ -11,7 +11,10 @@ SIGTERM asks it to stop the task: the task gets SIGTERM, and SIGKILL after
 `GRACE_SECONDS`, or later if it wrote a longer time to `STOP_SECONDS_FILE`.
 The same happens when the owner ends: the process that `OWNER_VARIABLE` names, if any.
 
-When a rank of a gang fails, the others are stopped, and the record is that of the rank that failed first.
+When a rank of a gang fails, the others are stopped, and the record is that of the rank that failed first. On a
+cluster, each rank has a supervisor of its own, on the node that `NODE_VARIABLE` numbers: then the record is
+``exit.NODE.json``, which whoever started them combines, the output of all nodes but the first is ``rank-NODE.log``, and
+the exit code is 1 if the rank failed by itself.
 
 It works on a full disk as well: space for ``exit.json`` is reserved before the task starts.
 """
@@ -40,8 +43,8 @@ MAX_GRACE_SECONDS = 600.0
 MAX_LINE_BYTES = 64 * 1024
 OUTPUT_FILE = "output.log"
 EXIT_FILE = "exit.json"
-# One disk block of reserved space; renamed to EXIT_FILE once the record is written.
-RESERVED_FILE = "exit.json.reserved"
+# In the name of a file: one disk block of reserved space, renamed once the record is written.
+RESERVED = ".reserved"
 RESERVED_BYTES = 4096
 # The number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
@@ -51,13 +54,16 @@ OWNER_VARIABLE = "DIGITS_OWNER"
 RANK_VARIABLE = "DIGITS_RANK"
 WORKERS_VARIABLE = "DIGITS_WORKERS"
 _GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
+# The number of this node, from 0, of a run on a cluster; unset otherwise.
+NODE_VARIABLE = "DIGITS_NODE"
+# The same as in `digits.core.task`: set if the run was interrupted and starts again, which continues its output.
+RESTARTED_VARIABLE = "DIGITS_RESTARTED"
 # Interval for checking that the owner is running.
 OWNER_SECONDS = 0.25
 # Files of the server and its tasks are readable only by their user.
 PRIVATE_UMASK = 0o077
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_SEGMENT = re.compile(r"output\.\d+\.log")
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -72,21 +78,46 @@ class Output:
 
     The task may change these files, and the disk may be full. Neither ends the task, because the
     output is informational only. If the current file is removed, a new segment is started.
+
+    ``name`` replaces ``output.log``. With ``continues``, new output follows that of an earlier run in a segment of its
+    own; otherwise it replaces it.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, name: str = OUTPUT_FILE, *, continues: bool = False) -> None:
         self.is_disk_full = False
         self._folder = folder
+        self._stem = name.removesuffix(".log")
+        self._name = name
         self._offset = 0
         self._segments: list[str] = []
         self._room = HEAD_BYTES
-        with contextlib.suppress(OSError):
-            for name in os.listdir(folder):
-                if _SEGMENT.fullmatch(name):  # of an earlier run
-                    self._remove(name)
-        self._name = OUTPUT_FILE
         self._descriptor: int | None = None
+        with contextlib.suppress(OSError):
+            self._follow(self._sizes(), continues)
         self.write(b"", create=True)
+
+    def _follow(self, earlier: dict[int, int], continues: bool) -> None:
+        """Remove or continue the segments of an ``earlier`` run, given as sizes by offset."""
+        names = [self._segment(offset) for offset in sorted(earlier) if offset]
+        if not continues:
+            for name in names:
+                self._remove(name)
+        elif any(earlier.values()):
+            self._segments = names
+            self._offset = max(offset + size for offset, size in earlier.items())
+            self._next_segment()
+
+    def _sizes(self) -> dict[int, int]:
+        pattern = re.compile(rf"{re.escape(self._stem)}(?:\.(\d+))?\.log")
+        found = ((name, pattern.fullmatch(name)) for name in os.listdir(self._folder))
+        return {
+            int(match[1] or 0): os.lstat(os.path.join(self._folder, name)).st_size
+            for name, match in found
+            if match
+        }
+
+    def _segment(self, offset: int) -> str:
+        return f"{self._stem}.{offset}.log" if offset else f"{self._stem}.log"
 
     def write(self, data: bytes, *, create: bool = False) -> None:
         while data or create:
@@ -117,7 +148,7 @@ class Output:
         if self._descriptor is not None:
             os.close(self._descriptor)
         self._descriptor = None
-        self._name = f"output.{self._offset}.log" if self._offset else OUTPUT_FILE
+        self._name = self._segment(self._offset)
         self._room = SEGMENT_BYTES
         if self._offset:
             self._segments.append(self._name)
@@ -135,9 +166,9 @@ class Output:
         return os.open(path, _NEW_FILE, 0o600)
 
 
-def reserve_exit(folder: str) -> int:
-    """Reserve disk space for ``exit.json`` in ``folder``; return the open file. Raises OSError."""
-    path = os.path.join(folder, RESERVED_FILE)
+def reserve_exit(folder: str, name: str = EXIT_FILE) -> int:
+    """Reserve disk space for ``exit.json`` or ``name`` in ``folder``; return the open file. Raises OSError."""
+    path = os.path.join(folder, name + RESERVED)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         missing = RESERVED_BYTES - os.fstat(descriptor).st_size
@@ -156,11 +187,13 @@ def reserve_exit(folder: str) -> int:
 class Supervisor:
     """Waits for its children, one for each rank, saves their output, and kills leftover processes.
 
-    ``children`` maps their process ids to the pipes with their output, in the order of the ranks.
+    ``children`` maps their process ids to the pipes with their output, in the order of the ranks. On a cluster, the
+    only child is the rank with the number of the ``node``.
     """
 
-    def __init__(self, folder: str, children: dict[int, int]) -> None:
+    def __init__(self, folder: str, children: dict[int, int], node: int | None = None) -> None:
         self._folder = folder
+        self._exit_file = EXIT_FILE if node is None else f"exit.{node}.json"
         self._ranks = list(children)
         self._running = set(children)
         self._pipes = list(children.values())
@@ -168,17 +201,20 @@ class Supervisor:
         self._failed: tuple[int, int] | None = None  # rank and status of the first one
         self._max_memory = 0
         try:
-            self._reserved: int | None = reserve_exit(folder)
+            self._reserved: int | None = reserve_exit(folder, self._exit_file)
         except OSError:
             self._reserved = None
-        self._output = Output(folder)
+        self._output = Output(
+            folder, f"rank-{node}.log" if node else OUTPUT_FILE, continues=RESTARTED_VARIABLE in os.environ
+        )
         self._owner = os.environ.get(OWNER_VARIABLE, "")
         self._stop_at: float | None = None
         self._stopped = False
         self._oom_before = _oom_kills()
         self._began = time.monotonic()
 
-    def run(self) -> None:
+    def run(self) -> int:
+        """Supervise the children until they have ended; return 1 if one failed without being stopped, else 0."""
         wake_up, ring = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(ring, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -208,6 +244,7 @@ class Supervisor:
                 pass
             self._output.write(self._line_starts.pop(pipe, b""))  # an orphan keeps the pipe open
         self._write_exit(orphans)
+        return int(self._failed is not None and not self._stopped)
 
     def _ask_to_stop(self, *_: object) -> None:
         if self._stop_at is None:
@@ -324,16 +361,16 @@ class Supervisor:
             self._write_file(data)  # the reserved file was removed
 
     def _write_reserved(self, data: bytes) -> None:
-        path = os.path.join(self._folder, RESERVED_FILE)
+        path = os.path.join(self._folder, self._exit_file + RESERVED)
         if self._reserved is None or not os.path.samestat(os.fstat(self._reserved), os.lstat(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         # JSON allows whitespace around a value.
         os.pwrite(self._reserved, data.rjust(RESERVED_BYTES), 0)
         os.fsync(self._reserved)
-        os.replace(path, os.path.join(self._folder, EXIT_FILE))
+        os.replace(path, os.path.join(self._folder, self._exit_file))
 
     def _write_file(self, data: bytes) -> None:
-        path = os.path.join(self._folder, EXIT_FILE)
+        path = os.path.join(self._folder, self._exit_file)
         temporary = f"{path}.{os.getpid()}.tmp"
         try:
             with open(temporary, "xb") as file:
@@ -415,7 +452,9 @@ def _start(folder: str, arguments: list[str], rank: int, workers: int) -> tuple[
 
 
 def _rank_environment(rank: int, workers: int) -> dict[str, str]:
-    """Return the variables of one rank of a gang, which gets an equal part of the GPUs."""
+    """Return the variables of one rank of a gang, which gets an equal part of the GPUs of this machine."""
+    if NODE_VARIABLE in os.environ:
+        return {RANK_VARIABLE: str(rank)}
     gpus = list(filter(None, os.environ.get(_GPUS_VARIABLE, "").split(",")))
     each = len(gpus) // workers
     return {RANK_VARIABLE: str(rank), _GPUS_VARIABLE: ",".join(gpus[rank * each : (rank + 1) * each])}
@@ -468,19 +507,24 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments: list[str]) -> int:
+    """Supervise the task that the arguments describe; return the exit code."""
     folder, mode, *rest = arguments
     os.umask(PRIVATE_UMASK)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    node: int | None = None
     if mode == "--adopt":
         child, pipe = int(rest[0]), int(rest[2])
         os.set_inheritable(pipe, False)
         children = {child: pipe}
     else:
         workers = int(os.environ.get(WORKERS_VARIABLE, "1"))
-        children = dict(_start(folder, rest, rank, workers) for rank in range(workers))
-    Supervisor(folder, children).run()
+        node = int(os.environ[NODE_VARIABLE]) if NODE_VARIABLE in os.environ else None
+        ranks = range(workers) if node is None else [node]
+        children = dict(_start(folder, rest, rank, workers) for rank in ranks)
+    has_failed = Supervisor(folder, children, node).run()
+    return has_failed if node is not None else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,9 @@ def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Statu
     if state.is_finished and (ended.went_well or ended.code is None):
         return Status.DONE, None
     if ended.stopped:
-        return Status.ABORT, None
+        return Status.ABORT, ended.failure
+    if ended.failure:
+        return Status.ERROR, ended.failure
     if state.failure and ended.code != EXIT_BUSY:  # a busy task reports no failure of its own
         return Status.ERROR, state.failure
     return Status.ERROR, Failure(*_why(ended, last_lines))

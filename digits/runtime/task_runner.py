@@ -231,7 +231,7 @@ class TaskRunner:
         now = time.monotonic()
         for run in list(self._active):
             if run.phase is Phase.RUNNING and now >= run._due:
-                run._due = now + run.poll_seconds
+                run._due = self._next_due(run, now)
                 if may_run:
                     self._poll(run, now)
                 self._limit_time(run, now)
@@ -253,6 +253,13 @@ class TaskRunner:
                 gevent.sleep(1)
             self._bell.wait(timeout=self._patience())
             self._bell.clear()
+
+    def _next_due(self, run: TaskRun, now: float) -> float:
+        """Return when to poll ``run`` again. All that wait at an executor are polled in the same rounds."""
+        if run.waiting is None or run.stop_requested:
+            return now + run.poll_seconds
+        interval = self.executor_of(run).poll_seconds
+        return now - now % interval + interval
 
     def _patience(self) -> float:
         """Seconds until the next run is due."""

@@ -19,7 +19,7 @@ from digits.core import files, garbage_collection
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, RESTARTED_VARIABLE
 from digits.kinds.recipes import load_recipe
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault, describe
@@ -98,6 +98,8 @@ def _run(task_folder: Path, events: EventLog) -> int:
         recipe_class, module = PROGRAMS[name]
         is_dataset = recipe_class is recipes.CreateDataset  # whose recipe class depends on its kind
         recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, recipe_class)
+        if type(recipe) is recipes.Train and RESTARTED_VARIABLE in os.environ:
+            recipe.resume = True
         result = _import(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         raise Stopped from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -95,16 +95,18 @@ class ToyJob(Job, kw_only=True, eq=False):
 class Server:
     """A store and a scheduler for a folder, as in a server; a new one can continue in the same folder.
 
-    As a context, it aborts all jobs at the end.
+    As a context, it aborts all jobs at the end. ``others`` are executors of other compute targets.
     """
 
-    def __init__(self, folder: Path, executor: Executor | None = None) -> None:
+    def __init__(
+        self, folder: Path, executor: Executor | None = None, others: Mapping[str, Executor] | None = None
+    ) -> None:
         self.executor = executor or LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
         self.store = Store(folder, {"model": ToyJob})
         self.store.load()
         self.messages: list[live_messages.Message] = []
         self.ledger = self.executor.ledger = DeviceLedger({"dataset": 1, "training": 1})
-        self.runner = TaskRunner(Executors(self.executor), may_run=self.store.maintain)
+        self.runner = TaskRunner(Executors(self.executor, others), may_run=self.store.maintain)
         self.scheduler = Scheduler(
             self.store, self.runner, report=lambda change: self.messages.extend(live_messages.of(change))
         )

@@ -37,7 +37,8 @@ class Exit:
     """The end of a task's process: exit code or signal, Unix time, and running time in seconds.
 
     ``lost``: the supervisor was killed, or its record is damaged; then ``damage`` is the reason. ``rank`` is the rank
-    of a gang that failed first.
+    of a gang that failed first. ``failure`` is why the executor ended the run, if it did, such as a cluster that
+    cancelled it.
     """
 
     code: int | None = None
@@ -48,6 +49,7 @@ class Exit:
     disk_full: bool = False
     lost: bool = False
     damage: str = ""
+    failure: Failure | None = None
     at: float | None = field(default=None, compare=False)
     seconds: float | None = field(default=None, compare=False)
 

@@ -12,37 +12,18 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta
-
-from digits.core import files
 from digits.core.environment import TASK_VARIABLES, inherited
-from digits.core.schema import Count, Integer, UnixTime
 from digits.core.task import WORKERS_VARIABLE, Handle
 from digits.runtime import supervisor, task_output
 from digits.runtime.executors import processes
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, Placement
+from digits.runtime.executors.exit_record import last_change, read_exit
 from digits.runtime.executors.fork_server import FORK_SECONDS, ForkServer
 from digits.runtime.executors.processes import Supervisor
 
 log = logging.getLogger(__name__)
-
-
-class _ExitRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The supervisor's record of the end of a run: the fields of `Exit`, and the number of the run."""
-
-    code: Integer | None
-    signal: Integer | None
-    rank: Count | None = None
-    stopped: bool = False
-    out_of_memory: bool = False
-    disk_full: bool = False
-    at: UnixTime | None = None
-    seconds: Annotated[float, Meta(ge=0, le=1e10)] | None = None
-    run: Count = 1
 
 
 class LocalExecutor:
@@ -108,7 +89,7 @@ class LocalExecutor:
     def find(self, folder: Path, run: int) -> Handle | None:
         pid = processes.supervisor_of(folder)
         # Only the supervisor's record identifies a run that has ended.
-        if pid is None and not _read_exit(folder, run):
+        if pid is None and not read_exit(folder, run):
             return None
         return Supervisor.of_process(pid or 0, run).handle
 
@@ -122,7 +103,7 @@ class LocalExecutor:
             # A task can forge its exit record, so do not read it while any of its processes runs.
             if known.is_alive or not self._clear(folder, [known]):
                 return None
-            return _read_exit(folder, known.run) or Exit(lost=True, at=_last_change(folder))
+            return read_exit(folder, known.run) or Exit(lost=True, at=last_change(folder))
         except OSError as error:
             log.warning("could not determine whether the task in %s is running: %s", folder, error)
             return None
@@ -226,33 +207,3 @@ def devices_environment(devices: Sequence[str]) -> dict[str, str]:
     gpus = ",".join(device for device in devices if device != "cpu")
     # The driver numbers GPUs by bus; by default, CUDA puts the fastest first.
     return {"CUDA_VISIBLE_DEVICES": gpus, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-
-
-def _read_exit(folder: Path, run: int) -> Exit | None:
-    """Return the exit record of this ``run``, or None."""
-    path = folder / supervisor.EXIT_FILE
-    try:
-        record = files.read_json(path, _ExitRecord, below=folder.parent)
-    except files.UnreadableFile as error:
-        if _is_blank(path):
-            return None
-        return Exit(lost=True, damage=str(error), at=_last_change(folder))
-    known = msgspec.structs.asdict(record)
-    return Exit(**known) if known.pop("run") == run else None
-
-
-def _is_blank(path: Path) -> bool:
-    """Return whether the file is missing or blank."""
-    try:
-        return not files.read_bytes(path).strip(b"\0 \n")
-    except files.UnreadableFile:
-        return not os.path.lexists(path)
-
-
-def _last_change(folder: Path) -> float | None:
-    """Return the Unix time of the last change to a file in ``folder``."""
-    try:
-        with os.scandir(folder) as entries:
-            return max((entry.stat(follow_symlinks=False).st_mtime for entry in entries), default=None)
-    except OSError:
-        return None

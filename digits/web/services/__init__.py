@@ -32,6 +32,7 @@ from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors, limits
+from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
@@ -85,7 +86,7 @@ class Services:
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
         )
-        self.runner = TaskRunner(Executors(self.executor), may_run=self._maintain)
+        self.runner = TaskRunner(Executors(self.executor, _clusters(settings)), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
@@ -128,7 +129,8 @@ class Services:
         self.tensorboards.stop_all()
         self.decoder.close()
         self.model_stores.close()
-        self.executor.close()
+        for running in self.runner.executors:
+            running.close()
         self.store.close()
 
     def _maintain(self) -> bool:
@@ -224,6 +226,11 @@ class Services:
             return folder
         job = self.store.find(job_id)
         return getattr(job, "tensorboard_folder", None)
+
+
+def _clusters(settings: Settings) -> dict[str, Executor]:
+    """Return the executors of the clusters that this server uses, by their compute targets."""
+    return {"slurm": SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)} if settings.slurm else {}
 
 
 def _changed_at(path: str) -> int:

@@ -1,0 +1,59 @@
+"""The nodes and partitions of a Slurm cluster, from the text that its commands print."""
+
+from __future__ import annotations
+
+import re
+
+from digits.runtime.executors.cluster import Node, Overview
+from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.slurm.queue import Unreachable
+from digits.runtime.executors.slurm.words import message_of
+
+
+def overview(commands: Commands) -> Overview:
+    """Return the nodes and partitions; raises Unreachable."""
+    nodes = _ask(commands, "scontrol", "--oneliner", "--detail", "show", "node")
+    partitions = _ask(commands, "sinfo", "--noheader", "--format=%P")
+    names = [line.strip() for line in partitions.splitlines() if line.strip()]
+    return Overview(
+        nodes=tuple(parse_node(line) for line in nodes.splitlines() if line.startswith("NodeName=")),
+        partitions=tuple(name.rstrip("*") for name in sorted(names, key=lambda name: not name.endswith("*"))),
+    )
+
+
+def parse_node(line: str) -> Node:
+    """Return the node in a line of ``scontrol --oneliner --detail show node``."""
+    fields = dict(re.findall(r"(?:^|\s)([A-Za-z]\w*)=(\S*)", line))
+    reason = re.search(r"\sReason=(.*?)(?: \[[^\]]*\])?\s*(?:\w+=|$)", line)
+    memory = fields.get("RealMemory", "")
+    return Node(
+        name=fields.get("NodeName", ""),
+        state=fields.get("State", "unknown").lower(),
+        cpus=_number(fields.get("CPUTot", "")),
+        cpus_used=_number(fields.get("CPUAlloc", "")),
+        gpus=_gpus(fields.get("Gres", "")),
+        gpus_used=_gpus(fields.get("GresUsed", "")),
+        memory_mb=int(memory) if memory.isdecimal() else None,
+        reason=reason[1] if reason else "",
+    )
+
+
+def _gpus(gres: str) -> int:
+    """Return the number of GPUs in a list such as ``gpu:a100:4(S:0-1),gpu:2(IDX:0-1)``."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    counts = (re.fullmatch(r"gpu(?::[^:]*?)??(?::(\d+))?", item) for item in plain.split(","))
+    return sum(int(count[1] or 1) for count in counts if count)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def _ask(commands: Commands, *command: str) -> str:
+    try:
+        code, text = commands.run(*command)
+    except CommandFailed as error:
+        raise Unreachable(f"Slurm does not answer: {error}.") from error
+    if code != 0:
+        raise Unreachable(f"Slurm does not answer: {message_of(text)}.")
+    return text

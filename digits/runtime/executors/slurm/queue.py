@@ -1,0 +1,96 @@
+"""The queue of Slurm: the jobs of this user, as one `squeue` lists them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.slurm.words import message_of
+
+# Job id, state, reason, expected start and comment.
+_FORMAT = "%i|%T|%r|%S|%k"
+_PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED"}
+_ENDED = {
+    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
+    "TIMEOUT",
+}  # fmt: skip
+
+
+class Unreachable(Exception):
+    """Slurm's controller did not answer."""
+
+
+@dataclass(frozen=True)
+class SlurmJob:
+    """A job in the queue, or one that ended minutes ago. ``start`` is its start or expected start as a Unix time."""
+
+    id: int
+    state: str
+    reason: str
+    start: float | None
+    comment: str
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in _ENDED
+
+    @property
+    def is_pending(self) -> bool:
+        return self.state in _PENDING
+
+
+@dataclass
+class Listing:
+    """The jobs whose comments begin with a mark, by their comments, at the time ``began_at`` of a monotonic clock.
+
+    Of several jobs with the same comment, the newest one counts; the others are ``replaced``. ``others`` is the number
+    of the user's other unfinished jobs.
+    """
+
+    began_at: float
+    jobs: dict[str, SlurmJob] = field(default_factory=dict)
+    replaced: list[SlurmJob] = field(default_factory=list)
+    others: int = 0
+
+
+def list_jobs(commands: Commands, mark: str) -> Listing:
+    """List the jobs of this user; raises Unreachable."""
+    listing = Listing(time.monotonic())
+    try:
+        code, text = commands.run("squeue", "--me", "--noheader", "--states=all", f"--format={_FORMAT}")
+    except CommandFailed as error:
+        raise Unreachable(str(error)) from error
+    if code != 0:
+        raise Unreachable(message_of(text))
+    jobs = [job for job in map(_parse, text.splitlines()) if job]
+    # Ids begin at 1 again when the controller has lost its state.
+    for job in sorted(jobs, key=lambda job: job.id):
+        if not job.comment.startswith(mark):
+            listing.others += job.is_active
+            continue
+        if older := listing.jobs.get(job.comment):
+            listing.replaced.append(older)
+        listing.jobs[job.comment] = job
+    return listing
+
+
+def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return ``variables`` without those that change what Slurm's commands do or print."""
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if not re.match(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SALLOC|SRUN|SLURM)_", name) or name == "SLURM_CONF"
+    }
+    return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+
+def _parse(line: str) -> SlurmJob | None:
+    """Return the job in a line of `squeue`; None for an element of an array, which is not ours."""
+    fields = line.strip().split("|", 4)
+    if len(fields) < 5 or not fields[0].isdecimal():
+        return None
+    start = float(fields[3]) if fields[3].isdecimal() else None
+    return SlurmJob(int(fields[0]), fields[1], fields[2], start, fields[4])

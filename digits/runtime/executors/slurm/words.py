@@ -1,0 +1,85 @@
+"""Slurm's reasons and messages in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+# The controller did not answer, so it is unknown whether it did what it was asked.
+UNREACHABLE = re.compile(
+    r"unable to contact slurm controller|socket timed out|connection refused|communications? "
+    r"|zero bytes were transmitted|slurm backup controller in standby|invalid auth credential|munge",
+    re.IGNORECASE,
+)
+# A limit on the number of jobs, which may also be one on the size of a job.
+LIMIT = re.compile(
+    r"job submit limit|maxsubmit|submitjobs?limit|job queue full|temporarily unable to accept job"
+    r"|job violates accounting/qos policy",
+    re.IGNORECASE,
+)
+
+# By the names that `squeue` prints.
+_REASONS = {
+    "None": "Slurm has not considered it yet",
+    "Resources": "all suitable nodes are in use",
+    "Priority": "other jobs are before it in the queue",
+    "BeginTime": "Slurm pauses before it starts an interrupted job again",
+    "Cleaning": "Slurm is ending its previous attempt",
+    "Dependency": "it depends on another Slurm job",
+    "JobHeldUser": "it is held: release it with scontrol release {id}",
+    "JobHeldAdmin": "an administrator holds it",
+    "launch_failed_requeued_held": "a node could not start it, so Slurm holds it: scontrol release {id}",
+    "Licenses": "all licenses are in use",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionNodeLimit": "its partition permits fewer nodes, or too few are up",
+    "PartitionTimeLimit": "its time limit exceeds that of its partition",
+    "Reservation": "its reservation has not started",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
+}
+
+
+def reason_in_words(reason: str, job_id: int) -> str:
+    """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints."""
+    word = re.split(r"[ ,(]", reason, maxsplit=1)[0]
+    known = _REASONS.get(reason) or _REASONS.get(word)
+    if known is None and reason.startswith("Nodes required for job are"):
+        known = _REASONS["ReqNodeNotAvail"]
+    if known is None and re.match(r"(Assoc|QOS|MaxJobsPer|Max\w+Per)", word):
+        known = "a limit of your account or quality of service (QoS) is reached"
+    return f"{(known or 'it is queued').format(id=job_id)} (Slurm job {job_id}: {reason})"
+
+
+def remedy(message: str, partitions: Callable[[], Sequence[str]]) -> str:
+    """Return what to change after `sbatch` refused a job with this ``message``."""
+    lowered = message.lower()
+    if "partition" in lowered and "invalid" in lowered:
+        try:
+            names = ", ".join(partitions())
+        except OSError:
+            names = ""
+        return f"Choose one of the partitions {names}." if names else "Choose another partition."
+    if "account" in lowered:
+        return "Enter an account that you may use, or leave it empty for your default account."
+    if "qos" in lowered:
+        return "Enter a quality of service (QoS) that you may use, or leave it empty."
+    if "time limit" in lowered:
+        return "Enter a shorter time limit, or choose another partition."
+    if (
+        "node configuration" in lowered
+        or "more processors" in lowered
+        or "node count" in lowered
+        or "gres" in lowered
+    ):
+        return "Request fewer cores, GPUs, workers or less memory, or choose another partition."
+    if "option" in lowered:
+        return "Correct the additional options of sbatch."
+    return "Change the compute settings, or ask the administrators of the cluster."
+
+
+def message_of(text: str) -> str:
+    """Return the message that a command of Slurm printed, without the names of programs."""
+    lines = [re.sub(r"^\w+: (error: |fatal: )?", "", line).strip() for line in text.strip().splitlines()]
+    return "; ".join(dict.fromkeys(filter(None, lines)))[:500] or "no reason was given"

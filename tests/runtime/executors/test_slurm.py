@@ -1,0 +1,285 @@
+"""Jobs on a real Slurm cluster of two nodes, with small programs instead of TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from digits.core.compute import Compute
+from digits.core.job import DeviceRequest
+from digits.core.status import Status
+from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.slurm.executor import SlurmExecutor
+from digits.runtime.executors.slurm.nodes import parse_node
+from digits.runtime.executors.slurm.words import reason_in_words
+from tests.runtime.toy_jobs import Server, ToyJob
+from tests.slurm_cluster import SlurmCluster, open_cluster
+
+pytestmark = pytest.mark.integration
+
+# Counts to 60, ten a second, with a resume point after each step; saves and exits on SIGTERM, as a training does.
+PROGRAM = """
+import json, os, pathlib, signal, sys, time
+folder = pathlib.Path(sys.argv[1])
+name = json.loads((folder / 'recipe.json').read_text())['name']
+rank, workers = int(os.environ.get('DIGITS_RANK', '0')), int(os.environ.get('DIGITS_WORKERS', '1'))
+log = open(folder / 'events.jsonl', 'a')
+def log_event(**event):
+    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
+def stop(*_):
+    print('saved', flush=True)
+    sys.exit(143)
+signal.signal(signal.SIGTERM, stop)
+print(f'rank {rank} of {workers}', os.environ['SLURMD_NODENAME'], repr(os.environ.get('CUDA_VISIBLE_DEVICES')), flush=True)
+if name == 'finishes':
+    if rank == 0: log_event(event='finished')
+elif name == 'counts':
+    points = sorted(folder.parent.glob('*.resume.json'))
+    first = int(points[-1].name.partition('.')[0]) if points else 0
+    print('counts from', first, os.environ.get('DIGITS_RESTARTED', ''), flush=True)
+    if first: log_event(event='resumed', step=first, epoch=first / 10)
+    for step in range(first + 1, 61):
+        time.sleep(0.1)
+        log_event(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step})
+        (folder.parent / f'{step:03}.resume.json').touch()
+    log_event(event='finished')
+elif name == 'never begins':
+    time.sleep(300)
+elif name == 'loses one' and rank == 1:
+    time.sleep(1); sys.exit(3)
+else:
+    time.sleep(300)
+"""
+LIST_SECONDS = 1.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    yield from open_cluster(tmp_path_factory.mktemp("slurm"))
+
+
+@pytest.fixture
+def healthy(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
+    """The cluster, with all of its parts running and all jobs gone after the test."""
+    yield cluster
+    cluster.heal()
+    cluster.cancel_all()
+
+
+class SlurmServer(Server):
+    """A server whose jobs run on ``cluster``."""
+
+    def __init__(self, folder: Path, cluster: SlurmCluster, **options: Any) -> None:
+        self.slurm = SlurmExecutor(
+            folder,
+            program=[sys.executable, "-c", PROGRAM],
+            environment=options.pop("environment", cluster.environment),
+            list_seconds=LIST_SECONDS,
+            **options,
+        )
+        super().__init__(folder, others={"slurm": self.slurm})
+
+    def run(self, program: str, gpus: int = 0, **compute: Any) -> ToyJob:
+        compute = {"target": "slurm", "memory_mb": 100, **compute}
+        return self.submit(program, request=DeviceRequest("training", gpus, compute=Compute(**compute)))
+
+    def output(self, job: ToyJob) -> str:
+        return self.slurm.output(job.folder / "toy")[0]
+
+    def wait_for_output(self, job: ToyJob, words: str) -> None:
+        self.wait(lambda: words in self.output(job))
+
+    def steps(self, job: ToyJob) -> list[float]:
+        return self.scheduler.metrics(job).train.steps
+
+    def stop(self) -> None:
+        super().stop()
+        self.slurm.close()
+
+
+@pytest.fixture
+def server(tmp_path: Path, healthy: SlurmCluster) -> Iterator[SlurmServer]:
+    with SlurmServer(tmp_path / "jobs", healthy) as server:
+        yield server
+    assert not list(processes_in(tmp_path))
+
+
+def message(job: ToyJob) -> str:
+    assert job.failure
+    return f"{job.failure.message} {job.failure.hint}"
+
+
+def test_a_job_runs_on_a_node_as_it_does_locally(server: SlurmServer, cluster: SlurmCluster) -> None:
+    job = server.run("finishes")
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.output(job) == "rank 0 of 1 n1 ''\n"
+    record = json.loads((job.folder / "toy" / "exit.json").read_text())
+    assert (record["code"], record["stopped"], record["run"]) == (0, False, 1)
+    assert server.slurm.queries <= 1 + 60 / LIST_SECONDS
+
+
+def test_a_job_waits_with_a_reason_and_is_aborted_in_the_queue(
+    server: SlurmServer, cluster: SlurmCluster
+) -> None:
+    first = server.run("hangs", workers=2, cpus=2, minutes=60)
+    server.wait_for_output(first, "rank 0 of 2")
+    second = server.run("counts", cpus=2)
+    server.wait(lambda: "Resources" in second.waiting_for)
+    assert second.status is Status.WAIT and second.elapsed == 0
+    assert "all suitable nodes are in use (Slurm job" in second.waiting_for
+    server.wait(lambda: second.expected_start and second.expected_start > time.time() + 1800)
+    server.scheduler.abort(second)
+    assert server.wait_for_end(second) is Status.ABORT
+    assert cluster.jobs() == ["RUNNING"]
+    server.scheduler.remove(first)
+    assert not first.folder.exists() and not cluster.jobs("--states=RUNNING")
+
+
+def test_an_aborted_job_saves_its_state_and_is_resumed_by_the_user(
+    server: SlurmServer, cluster: SlurmCluster
+) -> None:
+    job = server.run("counts")
+    server.wait(lambda: len(server.steps(job)) > 2)
+    server.scheduler.abort(job)
+    assert server.wait_for_end(job) is Status.ABORT
+    assert "saved" in server.output(job) and job.failure is None
+    server.scheduler.resume(job)
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.steps(job) == list(range(1, 61))
+
+
+def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCluster) -> None:
+    job = server.run("counts", workers=1, cpus=2, options=["--nodelist=n1"])
+    server.wait(lambda: len(server.steps(job)) > 2)
+    urgent = server.run("finishes", partition="urgent", cpus=2, options=("--nodelist=n1",))
+    server.wait(lambda: job.status is Status.WAIT and job.waiting_for)
+    assert server.wait_for_end(urgent) is Status.DONE
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.steps(job) == list(range(1, 61))
+    text = server.output(job)
+    assert "counts from 0" in text and text.index("saved") < text.rindex("counts from")
+    assert text.rstrip().endswith("1")  # was told that it is a restart
+
+
+def test_a_killed_task_fails_as_it_does_locally(server: SlurmServer) -> None:
+    job = server.run("hangs")
+    server.wait_for_output(job, "rank 0")
+    for pid in processes_in(job.folder):
+        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
+            os.kill(pid, signal.SIGKILL)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+
+
+def test_a_gang_ends_with_the_rank_that_failed_first(server: SlurmServer) -> None:
+    job = server.run("loses one", workers=2)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("Worker 1 of the task ended early with exit code 3.")
+    assert server.output(job).startswith("rank 0 of 2 n1")
+    assert (job.folder / "toy" / "rank-1.log").read_text().startswith("rank 1 of 2 n2")
+
+
+def test_what_slurm_refuses_fails_with_its_message(server: SlurmServer) -> None:
+    job = server.run("finishes", partition="nope")
+    assert server.wait_for_end(job) is Status.ERROR
+    assert "invalid partition specified: nope" in message(job).lower()
+    assert "Choose one of the partitions main, urgent." in message(job)
+
+    def refusal(**compute: Any) -> str:
+        request = DeviceRequest("training", compute=Compute(target="slurm", **compute))
+        found = server.slurm.refusal(job.folder, request)
+        return f"{found.message} {found.hint}" if found else ""
+
+    assert refusal(partition="urgent", workers=2) == ""
+    assert "Request fewer cores" in refusal(workers=3)
+    assert "DIGITS sets --output itself" in refusal(options=("--output=x",))
+
+
+def test_a_job_beyond_the_limit_of_submitted_jobs_waits_at_the_server(
+    tmp_path: Path, healthy: SlurmCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits per user need a database, so a script in place of `sbatch` refuses the second job as Slurm does."""
+    monkeypatch.setattr("digits.runtime.executors.slurm.executor.LIMIT_SECONDS", 0.0)
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    script = commands / "sbatch"
+    script.write_text(
+        f'#!/bin/sh\n[ -e {tmp_path}/full ] || exec /usr/bin/sbatch "$@"\n'
+        "echo 'sbatch: error: AssocMaxSubmitJobLimit' >&2\n"
+        "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, "
+        "user'\\''s size and/or time limits)' >&2\nexit 1\n"
+    )
+    script.chmod(0o755)
+    environment = {**healthy.environment, "PATH": f"{commands}:{os.environ['PATH']}"}
+    with SlurmServer(tmp_path / "jobs", healthy, environment=environment) as server:
+        first = server.run("hangs")
+        server.wait_for_output(first, "rank 0")
+        (tmp_path / "full").touch()
+        second = server.run("finishes")
+        server.wait(lambda: "your limit of submitted jobs at Slurm is reached" in second.waiting_for)
+        (tmp_path / "full").unlink()
+        assert server.wait_for_end(second) is Status.DONE
+
+
+def test_a_restarted_server_follows_its_jobs_while_the_controller_is_away(
+    tmp_path: Path, healthy: SlurmCluster
+) -> None:
+    server = SlurmServer(tmp_path / "jobs", healthy)
+    running = server.run("counts")
+    server.wait(lambda: len(server.steps(running)) > 2)
+    submitted = server.run("hangs")
+    healthy.kill("controller")
+    server.wait(lambda: submitted.waiting_for)
+    server.stop()
+    with SlurmServer(tmp_path / "jobs", healthy) as server:
+        running, submitted = (server.store.get(job.id, ToyJob) for job in (running, submitted))
+        server.wait(lambda: len(server.steps(running)) > 30)
+        assert running.status is Status.RUN and submitted.status is Status.WAIT
+        healthy.start_controller()
+        assert server.wait_for_end(running) is Status.DONE
+        server.wait_for_output(submitted, "rank 0")
+        # Not twice, although it is unknown whether the controller had accepted it. It may have forgotten recent ends.
+        assert healthy.jobs(f"--name=digits-{submitted.id}-toy") == ["RUNNING"]
+
+
+def test_the_overview_shows_nodes_and_partitions(healthy: SlurmCluster, tmp_path: Path) -> None:
+    overview = SlurmExecutor(tmp_path, environment=healthy.environment).overview()
+    assert overview.partitions == ("main", "urgent")
+    assert [(node.name, node.cpus, node.memory_mb) for node in overview.nodes] == [
+        ("n1", 2, 4000),
+        ("n2", 2, 4000),
+    ]
+
+
+def test_a_node_is_read_from_the_text_of_scontrol() -> None:
+    node = parse_node(
+        "NodeName=g7 Arch=x86_64 CPUAlloc=12 CPUEfctv=64 CPUTot=64 Gres=gpu:a100:4(S:0-1) GresDrain=N/A "
+        "GresUsed=gpu:a100:3(IDX:0-2) RealMemory=512000 State=MIXED+DRAIN ThreadsPerCore=2 "
+        "Reason=fan is broken [root@2026-11-01T10:00:00]"
+    )
+    assert (node.gpus, node.gpus_used, node.cpus_used, node.state) == (4, 3, 12, "mixed+drain")
+    assert node.reason == "fan is broken"
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("Resources", "all suitable nodes are in use"),
+        ("QOSMaxJobsPerUserLimit", "a limit of your account"),
+        ("ReqNodeNotAvail, UnavailableNodes:n1", "down, drained or reserved"),
+        ("Nodes required for job are DOWN, DRAINED or reserved", "down, drained or reserved"),
+        ("SomethingNew", "it is queued"),
+    ],
+)
+def test_reasons_are_in_words(reason: str, words: str) -> None:
+    text = reason_in_words(reason, 7)
+    assert words in text and reason in text and "7" in text

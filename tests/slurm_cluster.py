@@ -1,0 +1,268 @@
+"""A real Slurm cluster of two nodes on this machine, on loopback only, without systemd, started by a test."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Self
+
+import psutil
+import pytest
+
+PROGRAMS = ("munged", "slurmctld", "slurmd")
+PACKAGES = "slurmctld slurmd slurm-client munge"
+NODES = ("n1", "n2")
+PATIENCE_SECONDS = 60.0
+
+# slurmd must be able to resume a job at once: credentials of the previous attempt expire within a second.
+CONFIGURATION = """\
+ClusterName=test
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge/socket,cred_expire=5
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool/%n
+SlurmctldPidFile={folder}/controller.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/controller.log
+SlurmdLogFile={folder}/%n.log
+SlurmctldPort={controller}
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=500
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+ReturnToService=2
+MpiDefault=none
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+SlurmdTimeout=15
+MessageTimeout=5
+KillWait=5
+MinJobAge=300
+SlurmdParameters=config_overrides
+{extra}
+NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={n1} CPUs=2 RealMemory=4000 State=UNKNOWN
+NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={n2} CPUs=2 RealMemory=4000 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
+"""
+
+
+def missing_programs() -> list[str]:
+    """Return the programs of Slurm that are not installed."""
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+    return [name for name in (*PROGRAMS, "sbatch", "scontrol") if shutil.which(name, path=path) is None]
+
+
+class SlurmCluster:
+    """The cluster, with its files in ``folder``. As a context, it is stopped at the end, with all of its jobs.
+
+    ``environment`` contains the variables of a program that uses it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.processes: dict[str, psutil.Process] = {}
+        self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
+        for name in ("state", "spool", "munge"):
+            (folder / name).mkdir(parents=True, mode=0o700)
+        key = folder / "munge" / "key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        self._ports = dict(zip(("controller", *NODES), _free_ports(3), strict=True))
+        self.configure()
+
+    def configure(self, extra: str = "") -> None:
+        """Write the configuration with ``extra`` lines, which the controller reads at its start."""
+        host = socket.gethostname().partition(".")[0]
+        text = CONFIGURATION.format(
+            folder=self.folder, host=host, user=getpass.getuser(), extra=extra, **self._ports
+        )
+        (self.folder / "slurm.conf").write_text(text)
+
+    def __enter__(self) -> Self:
+        munge = self.folder / "munge"
+        files = [f"--{name}-file={munge}/{name}" for name in ("key", "log", "seed")]
+        self._start(
+            "munged",
+            "munged",
+            "--force",
+            *files,
+            f"--pid-file={self.folder}/munged.pid",
+            f"--socket={munge}/socket",
+        )
+        self.start_controller()
+        for name in NODES:
+            self.start_node(name)
+        self.wait(lambda: self.states() == ["idle", "idle"])
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name in NODES:
+            if not self.is_running(name):
+                self.start_node(name)
+        if not self.is_running("controller"):
+            self.start_controller()
+        self.cancel_all()
+        for name in (*NODES, "controller", "munged"):
+            self.kill(name, signal.SIGTERM)
+        left = [process for process in map(psutil.Process, self.pids()) if process.is_running()]
+        assert not left, f"the cluster left processes behind: {[process.cmdline() for process in left]}"
+
+    # Daemons
+
+    def start_controller(self) -> None:
+        self._start("controller", "slurmctld", "-f", self.environment["SLURM_CONF"])
+        self.wait(lambda: self.run("scontrol", "ping", check=False).count("is UP"))
+
+    def start_node(self, name: str) -> None:
+        self._start(name, "slurmd", "-f", self.environment["SLURM_CONF"], "-N", name)
+
+    def restart_controller(self, extra: str = "") -> None:
+        """Restart the controller with other settings."""
+        self.kill("controller", signal.SIGTERM)
+        self.configure(extra)
+        self.start_controller()
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the daemon ``name``: a node, ``controller`` or ``munged``."""
+        process = self.processes.pop(name)
+        process.send_signal(number)
+        process.wait(timeout=PATIENCE_SECONDS)
+
+    def kill_node(self, name: str) -> None:
+        """Kill a node with everything that runs on it."""
+        steps = [
+            process
+            for process in map(psutil.Process, self.pids())
+            if "slurmstepd" in process.name() and _is_on(process, name)
+        ]
+        below = [child for step in steps for child in step.children(recursive=True)]
+        self.kill(name)
+        for process in [*steps, *below]:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+    def heal(self) -> None:
+        """Start what is not running, and put drained nodes back into service."""
+        if not self.is_running("controller"):
+            self.start_controller()
+        for name in NODES:
+            if not self.is_running(name):
+                self.start_node(name)
+        for name in NODES:
+            self.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+
+    def is_running(self, name: str) -> bool:
+        return name in self.processes and self.processes[name].is_running()
+
+    # Commands
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Return what a command of Slurm prints."""
+        done = subprocess.run(
+            command,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout
+
+    def states(self) -> list[str]:
+        """Return the states of the nodes."""
+        return self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%T").split()
+
+    def jobs(self, *options: str) -> list[str]:
+        """Return the states of all unfinished jobs."""
+        return self.run("squeue", "-h", "-o", "%T", *options).split()
+
+    def cancel_all(self) -> None:
+        """Cancel all jobs and wait until they are gone."""
+
+        def are_gone() -> bool:
+            for job in self.run("squeue", "-h", "-o", "%i").split():
+                self.run("scancel", "--signal=KILL", "--full", job, check=False)
+                self.run("scancel", job, check=False)
+            return not self.jobs()
+
+        self.wait(are_gone)
+
+    def wait(self, question: Callable[[], object]) -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not question():
+            assert time.monotonic() < deadline, f"timed out; see {self.folder}"
+            time.sleep(0.05)
+
+    def pids(self) -> Iterator[int]:
+        """Yield the processes that use this cluster."""
+        mark = f"SLURM_CONF={self.folder}/slurm.conf".encode()
+        for pid in psutil.pids():
+            with contextlib.suppress(OSError):
+                if pid != os.getpid() and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                    yield pid
+
+    def _start(self, name: str, program: str, *arguments: str) -> None:
+        """Start a daemon, which detaches itself, and wait until it has written its process id."""
+        path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+        assert path is not None
+        pid_file = self.folder / f"{name}.pid"
+        pid_file.unlink(missing_ok=True)
+        with open(self.folder / f"{name}.log", "ab") as log:
+            subprocess.run(
+                [path, *arguments],
+                env=self.environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                timeout=PATIENCE_SECONDS,
+                check=True,
+            )
+        self.wait(lambda: pid_file.exists() and pid_file.read_text().strip())
+        self.processes[name] = psutil.Process(int(pid_file.read_text()))
+
+
+def _is_on(process: psutil.Process, node: str) -> bool:
+    """Return whether a ``slurmstepd`` belongs to the ``node``."""
+    with contextlib.suppress(psutil.Error):
+        return any(f"/spool/{node}/" in file.path for file in process.open_files()) or any(
+            variable == node for variable in [process.environ().get("SLURMD_NODENAME")]
+        )
+    return False
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
+
+
+def open_cluster(folder: Path) -> Iterator[SlurmCluster]:
+    """Start a cluster for tests; skip them, saying why, where Slurm is not installed."""
+    missing = missing_programs()
+    if missing:
+        pytest.skip(f"Slurm is not installed ({', '.join(missing)}): on Debian, apt-get install {PACKAGES}")
+    with SlurmCluster(folder) as cluster:
+        yield cluster
