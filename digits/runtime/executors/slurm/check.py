@@ -15,8 +15,8 @@ import msgspec
 from digits.core import files
 from digits.runtime.executors.cluster import Finding, Overview
 from digits.runtime.executors.commands import CommandFailed, Commands, sleep
+from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm import nodes
-from digits.runtime.executors.slurm.queue import Unreachable
 
 # Longest time in the queue, and of the job, in seconds.
 START_SECONDS = 120.0

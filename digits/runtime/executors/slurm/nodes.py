@@ -6,7 +6,7 @@ import re
 
 from digits.runtime.executors.cluster import Node, Overview
 from digits.runtime.executors.commands import CommandFailed, Commands
-from digits.runtime.executors.slurm.queue import Unreachable
+from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm.words import message_of
 
 

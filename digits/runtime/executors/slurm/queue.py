@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.queue_executor import Listing, Unreachable
 from digits.runtime.executors.slurm.words import message_of
 
 # Job id, state, reason, expected start and comment.
@@ -17,10 +18,6 @@ _ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
-
-
-class Unreachable(Exception):
-    """Slurm's controller did not answer."""
 
 
 @dataclass(frozen=True)
@@ -41,24 +38,15 @@ class SlurmJob:
     def is_pending(self) -> bool:
         return self.state in _PENDING
 
-
-@dataclass
-class Listing:
-    """The jobs whose comments begin with a mark, by their comments, at the time ``began_at`` of a monotonic clock.
-
-    Of several jobs with the same comment, the newest one counts; the others are ``replaced``. ``others`` is the number
-    of the user's other unfinished jobs.
-    """
-
-    began_at: float
-    jobs: dict[str, SlurmJob] = field(default_factory=dict)
-    replaced: list[SlurmJob] = field(default_factory=list)
-    others: int = 0
+    @property
+    def is_running(self) -> bool:
+        # A job that is queued again completes first.
+        return self.is_active and not self.is_pending and self.state != "COMPLETING"
 
 
-def list_jobs(commands: Commands, mark: str) -> Listing:
+def list_jobs(commands: Commands, mark: str) -> Listing[SlurmJob]:
     """List the jobs of this user; raises Unreachable."""
-    listing = Listing(time.monotonic())
+    listing: Listing[SlurmJob] = Listing(time.monotonic())
     try:
         code, text = commands.run("squeue", "--me", "--noheader", "--states=all", f"--format={_FORMAT}")
     except CommandFailed as error:

@@ -1,0 +1,185 @@
+"""What the programs of jobs have in common that a scheduler starts on a node to run one task.
+
+They require only the standard library. One supervisor per node runs the task there (see `digits.runtime.supervisor`);
+the program waits for all of them, and combines their records: ``exit.json`` is written only when the run is over. A run
+that is interrupted, as by a time limit or the loss of a node, starts again instead, and continues from its resume
+point, unless the user has asked it to stop or `MAX_FRUITLESS` attempts in a row made no progress.
+
+A job whose token is not that of the folder has been replaced by a newer one, and does nothing. So does one whose run is
+over: after a crash, a scheduler may start a job that has already ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+ATTEMPT_FILE = "attempt.json"
+# Contains the number of the run that the user has asked to stop.
+STOP_FILE = "stop"
+EXIT_FILE = "exit.json"
+RUN_VARIABLE = "DIGITS_RUN"
+# The same as in `digits.core.task`.
+RESTARTED_VARIABLE = "DIGITS_RESTARTED"
+WORKERS_VARIABLE = "DIGITS_WORKERS"
+# The number of a node, from 0. Its supervisor then writes a record of its own.
+NODE_VARIABLE = "DIGITS_NODE"
+# Exit code of a process whose task another process is working on, such as one on a node that was considered lost.
+EXIT_BUSY = 75
+# Attempts in a row that may end without a new resume point.
+MAX_FRUITLESS = 5
+
+Record = dict[str, Any]
+
+SUPERVISOR = os.path.abspath(f"{__file__}/../../supervisor.py")
+
+
+class NodeJob:
+    """One attempt of the run in ``folder`` to execute ``program`` on ``workers`` nodes.
+
+    The class attributes are the scheduler's name, the file with the submission, that with the output of this program,
+    and how users avoid interruptions.
+    """
+
+    title: str
+    submission_file: str
+    log_file: str
+    advice: str
+
+    def __init__(self, folder: str, token: str, workers: int, program: list[str]) -> None:
+        self._folder = folder
+        self._token = token
+        self._workers = workers
+        self._program = program
+        self._run = int(os.environ[RUN_VARIABLE])
+        self._began = time.monotonic()
+        self._fruitless = 0
+        self._points: list[str] = []
+
+    def main(self) -> int:
+        """Run the task; return the exit code of the job."""
+        if self._read(self.submission_file).get("token") != self._token or self._is_over():
+            return 0
+        if self._is_to_stop():
+            return self._end(stopped=True)
+        before = self._read(ATTEMPT_FILE)
+        is_restarted = before.get("run") == self._run
+        if is_restarted:
+            self._fruitless, self._points = before["fruitless"], before["points"]
+            os.environ[RESTARTED_VARIABLE] = "1"
+            if before["phase"] == "running":  # and could not record its end, as when its node was lost
+                self._count_attempt()
+        if self._fruitless >= MAX_FRUITLESS:
+            return self._give_up()
+        self._points = self._resume_points()
+        for name in os.listdir(self._folder):
+            if name.startswith("exit."):
+                os.unlink(os.path.join(self._folder, name))
+        if self._workers > 1:
+            os.environ[WORKERS_VARIABLE] = str(self._workers)
+        self._run_supervisors([sys.executable, "-I", "-S", SUPERVISOR, self._folder, "--", *self._program])
+        return self._conclude(is_restarted)
+
+    def _run_supervisors(self, command: list[str]) -> None:
+        """Run ``command`` on each node with its number in `NODE_VARIABLE`, and wait for all.
+
+        The first one that fails ends the others. Call `_save` with “running” when they can start.
+        """
+        raise NotImplementedError
+
+    def _start_again(self, record: Record | None) -> int:
+        """Have the scheduler start this job again, which ended with ``record``; return the exit code."""
+        raise NotImplementedError
+
+    def _conclude(self, is_restarted: bool) -> int:
+        """Record the end of the run, or start it again."""
+        found = [self._read(f"exit.{node}.json") for node in range(self._workers)]
+        records = [
+            {**record, "rank": node if self._workers > 1 else None}
+            for node, record in enumerate(found)
+            if record.get("run") == self._run
+        ]
+        failed = [record for record in records if record["code"] != 0]
+        if len(records) == self._workers and not failed:
+            return self._end(records[0])
+        by_itself = [record for record in failed if not record["stopped"]]
+        first = min(by_itself or failed, key=lambda record: float(record["at"]), default=None)
+        if self._is_to_stop():
+            return self._end(first, stopped=True)
+        was_lost = len(records) < self._workers or (
+            is_restarted and all(r["code"] == EXIT_BUSY for r in by_itself)
+        )
+        if first and by_itself and not was_lost:
+            return self._end(first)
+        self._count_attempt()
+        return self._give_up() if self._fruitless >= MAX_FRUITLESS else self._start_again(first)
+
+    def _end_canceled(self, record: Record | None) -> int:
+        """Record that somebody ended the job with the commands of the scheduler."""
+        message = f"The job was canceled in {self.title}, not here."
+        return self._end(record, stopped=True, failure=failure(message, "Resume it to run it again."))
+
+    def _give_up(self) -> int:
+        message = f"The task was interrupted {MAX_FRUITLESS} times in a row before it could make progress."
+        hint = f"The end of {self.log_file} in its folder may show why. {self.advice}, then resume it."
+        return self._end(failure=failure(message, hint))
+
+    def _count_attempt(self) -> None:
+        self._fruitless = self._fruitless + 1 if self._resume_points() == self._points else 0
+
+    def _resume_points(self) -> list[str]:
+        names = os.listdir(os.path.dirname(self._folder))
+        return sorted(name for name in names if name.endswith(".resume.json"))
+
+    def _end(self, record: Record | None = None, **changes: Any) -> int:
+        """Write ``exit.json``, which ends the run; return the exit code of the job."""
+        unknown = {"code": None, "signal": None, "seconds": time.monotonic() - self._began}
+        body = {**unknown, **(record or {}), "at": time.time(), "run": self._run, **changes}
+        self._write(EXIT_FILE, body)
+        return 0 if body["code"] == 0 or body.get("stopped") else 1
+
+    def _is_over(self) -> bool:
+        return bool(self._read(EXIT_FILE).get("run") == self._run)
+
+    def _is_to_stop(self) -> bool:
+        try:
+            with open(os.path.join(self._folder, STOP_FILE)) as file:
+                return file.read() == str(self._run)
+        except OSError:
+            return False
+
+    def _save(self, phase: str) -> None:
+        body = {"run": self._run, "token": self._token, "phase": phase}
+        self._write(ATTEMPT_FILE, {**body, "fruitless": self._fruitless, "points": self._points})
+
+    def _read(self, name: str) -> Record:
+        try:
+            with open(os.path.join(self._folder, name), "rb") as file:
+                body = json.load(file)
+        except (OSError, ValueError):
+            return {}
+        return body if isinstance(body, dict) else {}
+
+    def _write(self, name: str, body: Record) -> None:
+        temporary = os.path.join(self._folder, f"{name}.{os.uname().nodename}.{os.getpid()}.tmp")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with open(descriptor, "w") as file:
+            json.dump(body, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, os.path.join(self._folder, name))
+
+
+def failure(message: str, hint: str) -> dict[str, str]:
+    return {"message": message, "hint": hint}
+
+
+def say(text: str) -> None:
+    """Print a line to the log of the job."""
+    with contextlib.suppress(OSError):  # a full disk
+        sys.stdout.write(f"digits: {text}\n")
+        sys.stdout.flush()

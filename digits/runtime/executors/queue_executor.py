@@ -1,0 +1,544 @@
+"""What the executors of schedulers with queues of their own, such as Slurm and Ray, have in common.
+
+The jobs folder must be on a file system that the nodes share, at the same path, and so must this package and its Python
+interpreter. On the nodes, `digits.runtime.executors.node_job` runs a task under the same supervisor as locally. The
+files in its folder decide what has happened; the scheduler only explains what no file can: why a job waits, or that it
+is gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Generic, Literal, Protocol, Self, TypeVar
+
+import gevent
+import msgspec
+from gevent.event import Event
+from msgspec import Struct
+
+from digits.core import files
+from digits.core.job import DeviceRequest
+from digits.core.task import Failure, Handle
+from digits.runtime import supervisor, task_output
+from digits.runtime.executors import node_job, processes
+from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
+from digits.runtime.executors.exit_record import read_exit
+from digits.runtime.executors.local import child_environment
+from digits.runtime.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+# A file of a run that the scheduler reports as ended may not be visible here yet.
+FILE_SECONDS = 10.0
+# Time that a task gets to stop by itself, in addition to its grace period, before the scheduler kills it.
+INSIST_SECONDS = 30.0
+
+
+class Unreachable(OSError):
+    """The scheduler did not answer."""
+
+
+class QueuedJob(Protocol):
+    """A job of the scheduler. The ``comment`` identifies the run that it was submitted for."""
+
+    @property
+    def comment(self) -> str: ...
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has not ended."""
+
+    @property
+    def is_pending(self) -> bool: ...
+
+    @property
+    def is_running(self) -> bool: ...
+
+
+J = TypeVar("J", bound=QueuedJob)
+
+
+@dataclass
+class Listing(Generic[J]):
+    """The jobs of one server by their comments, also recently ended ones, at ``began_at`` of a monotonic clock.
+
+    Of several jobs with the same comment, the newest one counts; the others are ``replaced``. ``others`` is the number
+    of the user's other unfinished jobs.
+    """
+
+    began_at: float
+    jobs: dict[str, J] = field(default_factory=dict)
+    replaced: list[J] = field(default_factory=list)
+    others: int = 0
+
+
+class Submission(Struct, kw_only=True):
+    """What was submitted for a ``run``, as saved in `FILE` in the folder of its task.
+
+    `SCRIPT` is the file that runs on a node, `LOG` the one with what the scheduler and `node_job` print. The ``token``
+    distinguishes this submission from earlier ones, whose jobs may still start. Without ``is_accepted``, it is unknown
+    whether the scheduler has the job.
+    """
+
+    FILE: ClassVar[str]
+    SCRIPT: ClassVar[str]
+    LOG: ClassVar[str]
+
+    run: int
+    token: str
+    is_accepted: bool = False
+
+    @classmethod
+    def load(cls, folder: Path, run: int) -> Self | None:
+        """Return the submission of this ``run`` from its folder."""
+        try:
+            found = files.read_json(folder / cls.FILE, cls, below=folder.parent)
+        except files.UnreadableFile:
+            return None
+        return found if found.run == run else None
+
+    @classmethod
+    def write_script(
+        cls, folder: Path, run: int, command: Sequence[str], environment: Mapping[str, str], prelude: str = ""
+    ) -> None:
+        """Write the script of a new submission, which becomes ``command``; raises OSError."""
+        stale = (node_job.STOP_FILE, node_job.ATTEMPT_FILE, cls.LOG, supervisor.EXIT_FILE)
+        for name in stale:
+            (folder / name).unlink(missing_ok=True)
+        variables = {**environment, processes.TASK_VARIABLE: str(folder), supervisor.RUN_VARIABLE: str(run)}
+        exports = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+        # A SIGTERM that came before the command handles it would end the job.
+        lines = [
+            "#!/bin/sh",
+            "trap '' TERM",
+            *exports,
+            *([prelude] if prelude else []),
+            f"exec {shlex.join(command)}",
+        ]
+        files.write_bytes(folder / cls.SCRIPT, "\n".join([*lines, ""]).encode())
+
+    def save(self, folder: Path) -> None:
+        """Write it into the folder; raises OSError."""
+        files.write_json(folder / self.FILE, msgspec.to_builtins(self))
+
+
+class _Attempt(Struct):
+    """What the file of `node_job` contains about the latest attempt."""
+
+    token: str
+    phase: Literal["waiting", "running", "interrupted"]
+
+
+@dataclass
+class Run(Generic[J]):
+    """A run that has not ended, and what is known about it.
+
+    ``state`` is what `poll` returns. ``is_unsure``: the scheduler may have a job that no listing has shown yet.
+    ``phase`` is that of the latest attempt. Times are those of a monotonic clock.
+    """
+
+    folder: Path
+    comment: str
+    submission: Submission
+    state: Exit | Waiting | None
+    is_unsure: bool = False
+    job: J | None = None  # in the latest listing
+    listed_at: float = 0.0
+    gone_since: float | None = None
+    phase: str = ""
+    attempt_key: tuple[int, int] | None = None
+    attempt_seen_at: float = 0.0
+    accepted_at: float = 0.0
+    stop_since: float | None = None
+    is_killed: bool = False
+
+    @property
+    def number(self) -> int:
+        return self.submission.run
+
+    @property
+    def is_to_stop(self) -> bool:
+        """Whether the user has asked this run to stop, also before a restart of the server."""
+        try:
+            return (self.folder / node_job.STOP_FILE).read_text() == str(self.number)
+        except (OSError, ValueError):
+            return False
+
+    def wait(self, reason: str, expected_start: float | None = None) -> None:
+        state = Waiting(reason, expected_start)
+        if self.state != state:
+            self.state = state
+
+
+class QueueExecutor(Generic[J]):
+    """Runs tasks of the jobs in ``jobs_folder`` as jobs of a scheduler.
+
+    See `LocalExecutor` for ``program``, ``pass_env`` and ``environment``. At most every ``list_seconds``, one query
+    lists the jobs of all runs; a run that is neither in the queue nor has an exit record for ``lost_seconds`` is lost.
+
+    Subclasses implement the methods in the section “The scheduler”.
+    """
+
+    title: str
+    poll_seconds = 1.0
+    stop_seconds = 45.0
+    submissions: type[Submission]
+    # The hint for users whose job is lost.
+    lost_hint: str
+
+    def __init__(
+        self,
+        jobs_folder: Path,
+        *,
+        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        pass_env: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        list_seconds: float = 5.0,
+        lost_seconds: float = 90.0,
+    ) -> None:
+        self.ledger: Ledger = OpenLedger()
+        self._jobs_folder = Path(os.path.abspath(jobs_folder))
+        server = hashlib.sha256(os.fsencode(self._jobs_folder)).hexdigest()[:8]
+        self._mark = f"digits:{server}:"
+        self._program = tuple(program)
+        variables = os.environ if environment is None else environment
+        self._environment = _node_environment(child_environment(variables, pass_env))
+        self._list_seconds, self._lost_seconds = list_seconds, lost_seconds
+        self._runs: dict[Path, Run[J]] = {}
+        self._ended: set[str] = set()  # comments of runs whose job may still be active
+        self._listed_at = float("-inf")
+        self._submit_at = 0.0
+        self._others = 0
+        self.queries = 0  # of the queue
+        self._bell = Event()
+        self._worker: gevent.Greenlet | None = None
+        self._is_closed = False
+
+    # The scheduler. Except `_create`, these methods are called by the worker, which they may delay.
+
+    def _create(self, folder: Path, run: int, request: DeviceRequest, comment: str) -> Submission:
+        """Write the files of a new submission into the ``folder`` of a task; raises OSError."""
+        raise NotImplementedError
+
+    def _submit(self, run: Run[J]) -> bool:
+        """Submit ``run``; return False if no other one can be submitted now.
+
+        Afterwards it has been accepted, postponed, or has ended. It stays ``is_unsure`` if the scheduler may have it.
+        """
+        raise NotImplementedError
+
+    def _list_jobs(self) -> Listing[J]:
+        """Return the jobs with the mark of this server, in one query; raises Unreachable. Called in a thread."""
+        raise NotImplementedError
+
+    def _waiting(self, job: J) -> Waiting:
+        """Return why a pending ``job`` waits."""
+        raise NotImplementedError
+
+    def _cancel(self, run: Run[J], job: J, seconds: float) -> None:
+        """Stop the active ``job`` of ``run``, whose stop was requested ``seconds`` ago, harder as they pass."""
+        raise NotImplementedError
+
+    def _discard(self, jobs: Sequence[J]) -> None:
+        """End ``jobs`` whose runs are over, or that were replaced; some have ended already."""
+        raise NotImplementedError
+
+    def _end_of(self, run: Run[J], job: J, seconds: float) -> Exit | None:
+        """Return how ``run`` ended, whose ``job`` ended ``seconds`` ago without an exit record so far.
+
+        Return None to wait for the record, or if the run starts again.
+        """
+        raise NotImplementedError
+
+    # Runs
+
+    def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
+        """Submit the task in the background. An ``owned`` task is not supported: it would outlive its owner."""
+        if owned:
+            raise ValueError("a task on a cluster cannot end with the process that started it")
+        comment = self._comment(folder, run)
+        submission = self._create(folder, run, placement.request, comment)
+        waiting = Waiting(f"it is being submitted to {self.title}")
+        self._follow(Run(folder, comment, submission, waiting))
+        return _handle(folder, run)
+
+    def find(self, folder: Path, run: int) -> Handle | None:
+        """Find a run in its folder. Whether the scheduler has its job is determined by the next listing."""
+        return _handle(folder, run) if self.submissions.load(folder, run) else None
+
+    def is_alive(self, handle: Handle) -> bool:
+        folder, _ = _known(handle)
+        return not isinstance(self.poll(folder, handle), Exit)
+
+    def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
+        _, number = _known(handle or {})
+        run = self._adopt(folder, number)
+        if run is None:
+            return read_exit(folder, number) or Exit(lost=True)
+        # Cheap while nothing happens, because thousands of runs may wait.
+        if os.path.lexists(folder / supervisor.EXIT_FILE) and (ended := read_exit(folder, number)):
+            run.state = ended
+        else:
+            self._notice_attempt(run)
+        if isinstance(run.state, Exit):
+            del self._runs[folder]
+            self._ended.add(run.comment)
+        return run.state
+
+    def stop(self, handle: Handle) -> None:
+        run = self._adopt(*_known(handle))
+        if run is not None:
+            files.write_bytes(run.folder / node_job.STOP_FILE, str(run.number).encode())
+            run.stop_since = run.stop_since or time.monotonic()
+            self._bell.set()
+
+    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
+        for task_folder, number in map(_known, handles):
+            if task_folder.is_relative_to(folder):
+                self._adopt(task_folder, number)
+        for run in [run for run in self._runs.values() if run.folder.is_relative_to(folder)]:
+            handle = _handle(run.folder, run.number)
+            if self.is_alive(handle):
+                self.stop(handle)
+                run.is_killed = True
+        return not any(run.folder.is_relative_to(folder) for run in self._runs.values())
+
+    def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
+        text, end = task_output.read(folder, after, limit)
+        if end or after:
+            return text, end
+        # Nothing has run yet: messages of the scheduler are all there is.
+        try:
+            data = files.read_bytes(folder / self.submissions.LOG)
+        except files.UnreadableFile:
+            return "", 0
+        return task_output.clean(data[-limit:].decode(errors="replace")), 0
+
+    def warm_up(self) -> None:
+        """Do nothing: there is nothing to prepare."""
+
+    def is_warm(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """Stop following the jobs, which keep running."""
+        self._is_closed = True
+        if self._worker is not None:
+            self._worker.kill()
+
+    # The runs that have not ended
+
+    def _comment(self, folder: Path, run: int) -> str:
+        return f"{self._mark}{os.path.relpath(folder, self._jobs_folder)}:{run}"
+
+    def _adopt(self, folder: Path, number: int) -> Run[J] | None:
+        """Return a run that has not ended, also one that an earlier server submitted."""
+        run = self._runs.get(folder)
+        if run is not None and run.number == number:
+            return run
+        submission = self.submissions.load(folder, number)
+        if submission is None or read_exit(folder, number):
+            return None
+        waiting = Waiting(f"{self.title} has not been asked yet")
+        run = Run(folder, self._comment(folder, number), submission, waiting, is_unsure=True)
+        self._notice_attempt(run)
+        self._follow(run)
+        return run
+
+    def _follow(self, run: Run[J]) -> None:
+        self._runs[run.folder] = run
+        self._ended.discard(run.comment)
+        self._bell.set()
+        if not self._is_closed and (self._worker is None or self._worker.ready()):
+            self._worker = gevent.spawn(self._work)
+
+    def _notice_attempt(self, run: Run[J]) -> None:
+        """Notice that `node_job` has begun or interrupted an attempt, earlier than by a listing."""
+        path = run.folder / node_job.ATTEMPT_FILE
+        try:
+            status = os.stat(path)
+        except OSError:
+            return
+        key = status.st_ino, status.st_mtime_ns
+        if key == run.attempt_key:
+            return
+        run.attempt_key = key
+        try:
+            attempt = files.read_json(path, _Attempt, below=run.folder)
+        except files.UnreadableFile:
+            return
+        if attempt.token != run.submission.token:
+            return
+        run.attempt_seen_at, run.phase = time.monotonic(), attempt.phase
+        if attempt.phase == "running":
+            run.state = None
+        elif attempt.phase == "waiting":
+            run.wait(f"{self.title} has not found enough free nodes yet")
+        else:
+            run.wait(f"{self.title} has interrupted it and will start it again")
+
+    # The worker: one greenlet, which asks the scheduler in threads
+
+    def _work(self) -> None:
+        while self._runs and not self._is_closed:
+            try:
+                self._submit_new()
+                self._stop_runs()
+                if time.monotonic() >= self._listed_at + self._list_seconds and self._runs:
+                    self._list()
+            except Exception:
+                log.exception("unexpected error while following jobs of %s; continuing", self.title)
+                gevent.sleep(1)
+            self._bell.wait(max(0.0, min(1.0, self._listed_at + self._list_seconds - time.monotonic())))
+            self._bell.clear()
+
+    def _submit_new(self) -> None:
+        """Submit the runs that the scheduler does not have, in the order of their start."""
+        if time.monotonic() < self._submit_at:
+            return
+        for run in list(self._runs.values()):
+            if run.submission.is_accepted or run.is_unsure or isinstance(run.state, Exit):
+                continue
+            if run.is_to_stop:
+                run.state = Exit(stopped=True, seconds=0.0)
+                continue
+            run.is_unsure = True  # a request without an answer may have reached the scheduler
+            if not self._submit(run):
+                return
+
+    def _postpone(self, run: Run[J], reason: str) -> None:
+        run.wait(reason)
+        self._submit_at = time.monotonic() + self._list_seconds
+
+    def _accept(self, run: Run[J]) -> None:
+        run.submission.is_accepted, run.is_unsure = True, False
+        run.gone_since, run.accepted_at = None, time.monotonic()
+        run.submission.save(run.folder)
+
+    def _stop_runs(self) -> None:
+        """Ask the runs to stop that are asked to, and kill those that do not, once after each listing."""
+        for run in list(self._runs.values()):
+            if run.stop_since is not None and run.job is not None and run.job.is_active:
+                job, run.job = run.job, None
+                self._cancel(run, job, time.monotonic() - run.stop_since)
+
+    def _is_to_kill(self, run: Run[J], seconds: float) -> bool:
+        """Return whether a run that was asked to stop ``seconds`` ago has had enough time."""
+        return run.is_killed or seconds > INSIST_SECONDS + _grace_seconds(run.folder)
+
+    def _list(self) -> None:
+        self._listed_at = time.monotonic()
+        self.queries += 1
+        try:
+            listing = in_thread(self._list_jobs)
+        except Unreachable as error:
+            self._unreachable(str(error))
+            return
+        self._others = listing.others
+        for run in list(self._runs.values()):
+            self._apply(run, listing)
+        if strays := [*listing.replaced, *self._strays(listing)]:
+            self._discard(strays)
+        self._ended &= listing.jobs.keys()
+
+    def _strays(self, listing: Listing[J]) -> Iterator[J]:
+        """Yield the jobs of runs that have ended, such as one that starts again after a crash of the scheduler."""
+        running = {run.comment for run in self._runs.values()}
+        for comment, job in listing.jobs.items():
+            if comment in running:
+                continue
+            place, _, number = comment.removeprefix(self._mark).rpartition(":")
+            folder = self._jobs_folder / place
+            if comment in self._ended or (
+                job.is_active and (not folder.exists() or read_exit(folder, int(number)))
+            ):
+                yield job
+
+    def _unreachable(self, problem: str) -> None:
+        """Keep what is known: a job that nobody can see may be running."""
+        log.warning("%s does not answer: %s", self.title, problem)
+        for run in self._runs.values():
+            run.gone_since = None
+            if isinstance(run.state, Waiting):
+                run.wait(f"{self.title} does not answer; the job stays in its queue")
+
+    def _apply(self, run: Run[J], listing: Listing[J]) -> None:
+        """Update ``run`` from a listing."""
+        job = listing.jobs.get(run.comment)
+        if job is None:
+            self._miss(run, listing)
+            return
+        if not run.submission.is_accepted:
+            self._accept(run)
+        run.job, run.listed_at, run.is_unsure = job, listing.began_at, False
+        if run.stop_since is None and run.is_to_stop:  # asked of an earlier server
+            run.stop_since = listing.began_at
+        if not job.is_active:
+            self._end(run, job, listing)
+            return
+        run.gone_since = None
+        if job.is_running and run.phase != "waiting":
+            run.state = None
+        elif job.is_pending and run.attempt_seen_at < listing.began_at:
+            waiting = self._waiting(job)
+            run.wait(waiting.reason, waiting.expected_start)
+
+    def _miss(self, run: Run[J], listing: Listing[J]) -> None:
+        """Note that the queue does not contain ``run``."""
+        if not run.submission.is_accepted:
+            run.is_unsure = False  # submit it (again)
+            return
+        if run.gone_since is None:
+            run.gone_since = listing.began_at
+        elif time.monotonic() - run.gone_since > self._lost_seconds:
+            message = f"The job is no longer in {self.title}'s queue, and left no result."
+            run.state = Exit(failure=Failure(message, f"{self.lost_hint} Resume it."))
+
+    def _end(self, run: Run[J], job: J, listing: Listing[J]) -> None:
+        """End ``run``, whose job has ended, unless its exit record appears in time."""
+        if run.gone_since is None:
+            run.gone_since = listing.began_at
+        if run.stop_since is not None:
+            run.state = Exit(stopped=True)
+        elif ended := self._end_of(run, job, listing.began_at - run.gone_since):
+            run.state = ended
+
+
+def gpus_per_node(request: DeviceRequest) -> int:
+    """Return the number of GPUs that each worker of a ``request`` gets."""
+    return max(request.gpu_count, len(request.gpus))
+
+
+def _node_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of ``environment`` that also apply on a node, where the scheduler assigns the GPUs."""
+    kept = {
+        name: value for name, value in environment.items() if name not in ("TMPDIR", "CUDA_VISIBLE_DEVICES")
+    }
+    return {**kept, "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+
+
+def _grace_seconds(folder: Path) -> float:
+    try:
+        return min(float((folder / supervisor.STOP_SECONDS_FILE).read_text()), supervisor.MAX_GRACE_SECONDS)
+    except (OSError, ValueError):
+        return supervisor.GRACE_SECONDS
+
+
+def _handle(folder: Path, run: int) -> Handle:
+    return {"folder": str(folder), "run": run}
+
+
+def _known(handle: Handle) -> tuple[Path, int]:
+    """Return the folder and the number of the run that ``handle`` identifies; the number is 0 if it is damaged."""
+    folder, number = handle.get("folder"), handle.get("run")
+    if isinstance(folder, str) and isinstance(number, int):
+        return Path(folder), number
+    return Path(os.sep), 0
