@@ -30,7 +30,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     of the dataset, and of a step) define the position in the record order. ``watched``
     is the state of `digits.core.best_metric`, ``random`` that of Python's random generators, and
     ``curve`` the pending part of the next metrics row. ``trunk`` lists the names of the pretrained variables of a
-    fine-tuning.
+    fine-tuning. ``workers`` shared the training.
     """
 
     snapshot: str
@@ -46,6 +46,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     random: JsonObject = field(default_factory=dict)
     curve: JsonObject | None = None
     trunk: list[str] = field(default_factory=list)
+    workers: Count = 1
 
     def save(self, job_folder: Path) -> None:
         """Write this point beside its checkpoint, which must be durable; raises OSError."""

@@ -31,9 +31,13 @@ RANK_VARIABLE = "DIGITS_RANK"
 WORKERS_VARIABLE = "DIGITS_WORKERS"
 # Set if a cluster interrupted the run and starts it again: a training then resumes.
 RESTARTED_VARIABLE = "DIGITS_RESTARTED"
+# The number of the run, which its exit record contains.
+RUN_VARIABLE = "DIGITS_RUN"
 
 # Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75
+# Exit code of a process of a gang that lost another one, or waited for it in vain. The task can run again.
+EXIT_PARTNER_LOST = 76
 # Exit code of a process that could not log its result because the disk is full.
 EXIT_DISK_FULL = 74
 # Limits on the size of a state, so that no log exhausts the memory or slows down pages.

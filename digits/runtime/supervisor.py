@@ -46,7 +46,7 @@ EXIT_FILE = "exit.json"
 # In the name of a file: one disk block of reserved space, renamed once the record is written.
 RESERVED = ".reserved"
 RESERVED_BYTES = 4096
-# The number of the run, which its exit record contains.
+# The same as in `digits.core.task`: the number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
 # The process that the task must not outlive, as written by `owner_id`; empty for none.
 OWNER_VARIABLE = "DIGITS_OWNER"

@@ -43,6 +43,10 @@ class UserFault(Exception):
         self.remedy = dict(remedy or {})
 
 
+class PartnerLost(UserFault):
+    """Another process that works on the same task ended, or did not start. The task can run again."""
+
+
 class Stopped(BaseException):
     """The task was asked to stop. Not an Exception, so that no library swallows it."""
 

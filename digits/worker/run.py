@@ -19,12 +19,15 @@ from digits.core import files, garbage_collection
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, RESTARTED_VARIABLE
+from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, EXIT_PARTNER_LOST, RESTARTED_VARIABLE
 from digits.kinds.recipes import load_recipe
 from digits.worker import stopping
-from digits.worker.failure import Stopped, UserFault, describe
+from digits.worker.failure import PartnerLost, Stopped, UserFault, describe
+from digits.worker.gang.rendezvous import Rendezvous, SilentLog
 
 LOG_FORMAT = "%(asctime)s [%(levelname)s] %(message)s"
+# Of the workers of a gang that do not lead: what they have in common with the first one is logged once.
+PARTNER_LOG_FORMAT = "%(asctime)s [%(levelname)s] Worker {rank}: %(message)s"
 
 # Task name: class of its recipe, module with ``run(recipe, task_folder, events)``.
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
@@ -53,12 +56,15 @@ def run_task(task_folder: Path) -> int:
 
     0 after a Finished event, 1 after a Failed event, 143 without either when the process was stopped by SIGTERM;
     `EXIT_BUSY` if another process is working on the task; `EXIT_DISK_FULL` if the disk is too full to log the last
-    events.
+    events; `EXIT_PARTNER_LOST` after a Failed event if another process of the gang was lost.
     """
     _flush_every_line()
-    logging.basicConfig(stream=sys.stdout, level=logging.INFO, format=LOG_FORMAT, force=True)
+    meeting = Rendezvous(task_folder)
+    level = logging.INFO if meeting.is_lead else logging.WARNING
+    line = LOG_FORMAT if meeting.is_lead else PARTNER_LOG_FORMAT.format(rank=meeting.rank)
+    logging.basicConfig(stream=sys.stdout, level=level, format=line, force=True)
     try:
-        events = EventLog(task_folder / EVENTS_FILE)
+        events = EventLog(task_folder / EVENTS_FILE) if meeting.is_lead else SilentLog(meeting)
     except LogInUse as error:
         logging.error(error)
         return EXIT_BUSY
@@ -68,8 +74,8 @@ def run_task(task_folder: Path) -> int:
         logging.error("The disk is full: the task's log could not be created.")
         return EXIT_DISK_FULL
     try:
-        with stopping.handle_sigterm(task_folder):
-            code = _run(task_folder, events)
+        with stopping.handle_sigterm(task_folder if meeting.is_lead else None):
+            code = _run(task_folder, events, meeting)
     except Stopped:
         code = stopping.EXIT_STOPPED
     try:
@@ -90,7 +96,7 @@ def import_programs() -> None:
         importlib.import_module("digits.worker.compat.compat_module").tensorflow()
 
 
-def _run(task_folder: Path, events: EventLog) -> int:
+def _run(task_folder: Path, events: EventLog, meeting: Rendezvous) -> int:
     try:
         name = recipes.task_of(task_folder)
         if name not in PROGRAMS:
@@ -102,7 +108,14 @@ def _run(task_folder: Path, events: EventLog) -> int:
             recipe.resume = True
         result = _import(module).run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
+        # When a process of a gang fails, the others are stopped.
+        if meeting.is_lead and (failure := meeting.failure_of_another()):
+            events.append(failure)
         raise Stopped from None
+    except PartnerLost as error:
+        if meeting.is_lead:
+            events.append(meeting.failure_of_another() or describe(error))
+        return EXIT_PARTNER_LOST
     except BaseException as error:
         events.append(describe(error))
         with contextlib.suppress(OSError, ValueError):  # the network may have closed its output

@@ -64,8 +64,10 @@ _request = _Request()
 
 
 @contextmanager
-def handle_sigterm(task_folder: Path) -> Iterator[None]:
+def handle_sigterm(task_folder: Path | None) -> Iterator[None]:
     """Raise Stopped on SIGTERM inside; kill the process if that does not end it in time.
+
+    The time that the task needs is written to ``task_folder``, if that is given.
 
     Python runs signal handlers only between its own instructions, which can take long while a graph runs. The
     wake-up descriptor is written at once, and a thread that waits for it kills the process.

@@ -108,12 +108,22 @@ def check(augment: Augment, shape: tuple[int, int, int], target_in_image: bool =
 
 
 class Draws:
-    """Random numbers for one batch of ``count`` images; ``seed`` is int32 [2]."""
+    """Random numbers for one batch of ``count`` images; ``seed`` is int32 [2].
 
-    def __init__(self, seed: tf.Tensor, count: tf.Tensor) -> None:
-        self._seed, self._count = seed, count
+    With ``positions``, int64 [n], they are those of the images at these positions in the batch.
+    """
+
+    def __init__(
+        self, seed: tf.Tensor, count: tf.Tensor | int, positions: NDArray[np.int64] | None = None
+    ) -> None:
+        self._seed, self._count, self._positions = seed, count, positions
         # A single call: each one costs more than the numbers it draws.
-        self.numbers = tf.random.stateless_uniform([len(ROWS), count], seed, alg="philox")
+        self.numbers = self._chosen(
+            tf.random.stateless_uniform([len(ROWS), count], seed, alg="philox"), axis=1
+        )
+
+    def _chosen(self, numbers: tf.Tensor, axis: int) -> tf.Tensor:
+        return numbers if self._positions is None else tf.gather(numbers, self._positions, axis=axis)
 
     def uniform(self, row: str, low: float = 0.0, high: float = 1.0) -> tf.Tensor:
         """Return uniform numbers, float32 [N], in [``low``, ``high``)."""
@@ -134,9 +144,10 @@ class Draws:
         return tf.maximum(1.0 + deviation * tf.clip_by_value(normal, -2.0, 2.0), SMALLEST_ZOOM)
 
     def noise(self, shape: tf.Tensor) -> tf.Tensor:
-        """Return standard normal noise, float32 of ``shape``."""
+        """Return standard normal noise, float32 of ``shape``, whose first dimension is that of the images."""
         seed = tf.random.experimental.stateless_fold_in(self._seed, _NOISE_SEED, alg="philox")
-        return tf.random.stateless_normal(shape, seed, alg="philox")
+        whole = shape if self._positions is None else tf.concat([[self._count], shape[1:]], 0)
+        return self._chosen(tf.random.stateless_normal(whole, seed, alg="philox"), axis=0)
 
     def amount(self, operation: str) -> tf.Tensor:
         """Return the signed strength of a RandAugment operation, float32 [N] in [-1, 1]; 0 for images without

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from digits.core.recipe import Augment
 from digits.data.targets.target import Target
+from digits.worker.gang.share import Share
 from digits.worker.input import augment
 from digits.worker.input.augment import Draws
 from digits.worker.input.target_tensors import PLAIN, TargetTensors
@@ -49,7 +50,8 @@ class Preparation:
     Subtracts the mean, crops to ``crop`` pixels (random crops in training, center crops otherwise; zero outside of
     the image) and standardizes each image if ``augment`` enables it. Training also applies the random augmentations
     of `digits.worker.input.augment`. ``class_weights`` are the weights of the classes in the training loss.
-    ``targets`` handles those of the records. ``image_dtype`` is the type of the decoded images.
+    ``targets`` handles those of the records. ``image_dtype`` is the type of the decoded images. In training, the
+    images of a batch may be the ``share`` that one of several workers computes: they are augmented as in the whole.
     """
 
     mean: NDArray[np.float32]
@@ -59,6 +61,7 @@ class Preparation:
     class_weights: NDArray[np.float32] | None = None
     targets: TargetTensors = PLAIN
     image_dtype: str = "uint8"
+    share: Share | None = None
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -84,7 +87,12 @@ class Preparation:
 
         ``y`` are the targets of the records, [N, …]. All random numbers are drawn from ``seed``, int32 [2].
         """
-        draws = augment.Draws(seed, tf.shape(images)[0])
+        share = self.share
+        draws = (
+            augment.Draws(seed, share.count, share.positions)
+            if share
+            else augment.Draws(seed, tf.shape(images)[0])
+        )
         images, y = _gatherable(images), _gatherable(y)
         moved, y, inside = self._move(images, y, draws)
         batch = augment.augment_colors(tf.cast(moved, tf.float32), self.augment, draws)
@@ -93,8 +101,11 @@ class Preparation:
             batch *= inside
         if self.crop:
             batch, y = self._random_windows(batch, y, draws)
-        batch, share = augment.blend(self._standardize(batch), self.augment, draws)
-        return batch, self._targets(self.targets.convert(y), share)
+        batch, original = augment.blend(self._standardize(batch), self.augment, draws)
+        prepared = batch, self._targets(self.targets.convert(y), original)
+        if share and share.blends:
+            return tf.nest.map_structure(lambda values: values[1:], prepared)
+        return prepared
 
     def _move(
         self, images: tf.Tensor, y: tf.Tensor, draws: Draws

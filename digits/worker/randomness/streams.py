@@ -28,7 +28,7 @@ raw = tf.raw_ops
 
 STATE_SCOPE = "random"
 _PHILOX = 1
-# In all keys and in the names of all counters: earlier versions counted replicas here, and their trainings resume.
+# In the names of all counters: earlier versions counted replicas here, and their trainings resume.
 _PART = 0
 
 
@@ -41,13 +41,13 @@ class Randomness:
         _install()
 
     @contextmanager
-    def draw_for(self, stage: str, step: tf.Tensor) -> Iterator[None]:
+    def draw_for(self, stage: str, step: tf.Tensor, rank: int = 0) -> Iterator[None]:
         """Make random operations built inside functions of the seed and ``step``, an integer scalar.
 
         Two traces of a step for the same ``stage`` draw the same numbers; replicas are different stages and draw
-        different ones.
+        different ones, and so do workers of different ``rank``.
         """
-        with build_context.extend(draw=_Draw(self, stage, step)):
+        with build_context.extend(draw=_Draw(self, stage, step, rank)):
             yield
 
     @property
@@ -83,10 +83,10 @@ class Randomness:
 class _Draw:
     """The context of random operations in one trace: their keys in order, and the step."""
 
-    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor) -> None:
+    def __init__(self, randomness: Randomness, stage: str, step: tf.Tensor, rank: int) -> None:
         self.graph = tf.compat.v1.get_default_graph()
         self.step = tf.identity(tf.cast(step, tf.int64), name="random_step")
-        self._randomness, self._stage = randomness, stage
+        self._randomness, self._stage, self._rank = randomness, stage, rank
         self._count = 0
         self.counted = 0  # operations that count their calls
         self.own_seed: int | None = None  # the user's seed for the operation being built
@@ -96,7 +96,7 @@ class _Draw:
         own_seed, self.own_seed = self.own_seed, None
         number, self._count = self._count, self._count + 1
         place = ("own", own_seed) if own_seed is not None else ("nth", number)
-        key = self._randomness.key(self._stage, _PART, *place)
+        key = self._randomness.key(self._stage, self._rank, *place)
         if tf.compat.v1.get_default_graph() is self.graph:
             return key, self.step
         self.counted += 1

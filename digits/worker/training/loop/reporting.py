@@ -83,15 +83,17 @@ def opened(
     first_step: int,
     resumed_after: int | None,
     validates: bool,
+    is_silent: bool = False,
 ) -> Iterator[Reports]:
     """Open the reports of the job in ``job_folder``.
 
-    ``resumed_after`` invalidates the points of later steps in TensorBoard's logs; None for a new training.
+    ``resumed_after`` invalidates the points of later steps in TensorBoard's logs; None for a new training. Silent
+    reports write no such logs.
     """
     folder = job_folder / TENSORBOARD_FOLDER
     with contextlib.ExitStack() as stack:
-        train_board = stack.enter_context(TensorBoardLog(folder / "train", resumed_after))
+        train_board = stack.enter_context(TensorBoardLog(folder / "train", resumed_after, is_silent))
         val_board = train_board
         if validates:
-            val_board = stack.enter_context(TensorBoardLog(folder / "val", resumed_after))
+            val_board = stack.enter_context(TensorBoardLog(folder / "val", resumed_after, is_silent))
         yield Reports(events, timeline, first_step, train_board, val_board)

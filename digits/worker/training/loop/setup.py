@@ -82,10 +82,12 @@ class TrainingData:
         return self.train.is_resident and (self.val is None or self.val.is_resident)
 
     def order(self, seed: int, first_step: int = 0) -> feeds.Order:
-        """The indexes of the records of each step from ``first_step`` on, without end."""
-        return feeds.training_order(
+        """The indexes of the records of each step from ``first_step`` on, of this worker, without end."""
+        order = feeds.training_order(
             len(self.train), self.step_records, seed, self.shuffle, first_step, balanced=self.balanced
         )
+        share = self.preparation.share
+        return (records[share.positions] for records in order) if share else order
 
     def end_claims(self) -> None:
         """Leave the memory that resident images would need to other trainings."""
@@ -184,6 +186,8 @@ def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) ->
     preparation = feeds.preparation(
         manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment, class_weights
     )
+    blends = bool(recipe.augment.mixup or recipe.augment.cutmix)
+    preparation = dataclasses.replace(preparation, share=config.share(blends))
     step_records = config.batch_size * config.batches
     return TrainingData(
         manifest, train, val, preparation, config.batch_size, step_records, recipe.shuffle, balanced

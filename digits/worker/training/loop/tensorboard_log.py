@@ -34,8 +34,12 @@ FULL_SECONDS = 60.0
 class TensorBoardLog:
     """One run: a folder with one event file. A context manager; every write reaches the file."""
 
-    def __init__(self, folder: Path, resumed: int | None = None) -> None:
-        """Open the log in ``folder``; ``resumed`` invalidates the existing points of later steps."""
+    def __init__(self, folder: Path, resumed: int | None = None, is_silent: bool = False) -> None:
+        """Open the log in ``folder``; ``resumed`` invalidates the existing points of later steps.
+
+        A silent log writes nothing.
+        """
+        self._is_silent = is_silent
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._files, self._full_until = folder, 0, 0.0
         self._writer: Any = None
@@ -94,7 +98,7 @@ class TensorBoardLog:
             self._write(v1.Event(wall_time=time.time(), step=step, summary=v1.Summary(value=values)))
 
     def _write(self, *events: Any) -> None:
-        if self._writer is None and time.monotonic() < self._full_until:
+        if self._is_silent or (self._writer is None and time.monotonic() < self._full_until):
             return
         try:
             if self._writer is None:

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, Measured, PhaseChanged, Progressed
+from digits.core.events import EventLog, Measured, PhaseChanged, Progressed, Warned
 from digits.core.resume_point import ResumePoint
+from digits.data.sources import count_of
 from digits.kinds import kind_named
 from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
+from digits.worker.gang.gang import join
+from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.training.loop import reporting, setup, usage
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
@@ -36,6 +40,9 @@ from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
 from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
+# Maximum time that a stopping worker waits while the lead saves the training, in seconds.
+LEAD_SECONDS = 300.0
+
 log = logging.getLogger(__name__)
 
 
@@ -47,18 +54,26 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     user's network raises.
     """
     job_folder = task_folder.parent
-    point = choose_point(recipe, job_folder, events)
+    meeting = Rendezvous(task_folder)
+    point = choose_point(recipe, job_folder, events) if meeting.is_lead else None
     done = min(1.0, point.epoch / recipe.epochs) if point else 0.0
+    if meeting.workers > 1:
+        events.append(Progressed(round(done, 6), doing=f"Waiting for {meeting.workers} workers"))
+    gang = join(meeting)
+    if not meeting.is_lead:  # the lead has removed what a killed training left
+        point = choose_point(recipe, job_folder, events)
     events.append(Progressed(round(done, 6), doing="Reading the dataset"))
-    config, gpus = device_config.configure(recipe, events)
-    seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
-    keras.utils.set_random_seed(seed % 2**32)
-    with usage.reported(events, "GPU" if gpus else "CPU", gpus):
-        return _train(Resources(recipe, job_folder, events, config, seed), point)
+    with gang.explained():
+        config, gpus = device_config.configure(recipe, events, gang)
+        seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
+        seed = int(gang.of_lead(np.array([seed]))[0])
+        keras.utils.set_random_seed(seed % 2**32)
+        with usage.reported(events, "GPU" if gpus else "CPU", gpus):
+            return _train(Resources(recipe, job_folder, events, config, seed), point)
 
 
 def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
-    first_step = point.step if point else 0
+    first_step, gang = point.step if point else 0, resources.config.gang
     restarted = -1 if resources.recipe.resume else None  # invalidates the logs of all steps
     with reporting.opened(
         resources.job_folder,
@@ -67,6 +82,7 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         first_step=first_step,
         resumed_after=point.step if point else restarted,
         validates=resources.data.val is not None,
+        is_silent=not gang.is_lead,
     ) as reports:
         reports.progress(first_step, "Building the network", now=True)
         steps = setup.build(resources, reports.train_board, trunk=point.trunk if point else ())
@@ -75,6 +91,8 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
             trainer.resume(point)
         else:
             resources.load_weights(steps.training.traced)
+        gang.take_from_lead(resources.variables)
+        if not point:
             trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
         ended_early = trainer.train()
     result = {
@@ -83,6 +101,10 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         "parameters": resources.store.parameters,
         "environment": environment.describe(),
     }
+    if not gang.is_lead:
+        return result
+    if gang.workers > 1:
+        result["workers"] = gang.workers
     with resources.save_state():
         flops = steps.shown.count_flops()  # builds the network again
     if flops is not None:
@@ -100,6 +122,7 @@ class Trainer:
         self.step = self._first_step = first_step
         self._resources, self._steps, self._reports = resources, steps, reports
         self._recipe, self._data, self._timeline = resources.recipe, resources.data, resources.timeline
+        self._gang = resources.config.gang
         self._learning_rate = steps.learning_rate
         kind = kind_named(self._data.manifest.kind)
         # No metric compares generated images with those of the dataset.
@@ -107,7 +130,13 @@ class Trainer:
         primary = kind.metric if is_selective else ""
         job_folder = resources.job_folder
         self._checkpoints = Checkpoints(
-            self._recipe, job_folder, resources.events, primary, kind.lower_is_better, reports.flush
+            self._recipe,
+            job_folder,
+            resources.events,
+            primary,
+            kind.lower_is_better,
+            reports.flush,
+            writes=self._gang.is_lead,
         )
         self._validation = _validation(resources, steps)
         self._rows = MetricRows()
@@ -133,6 +162,10 @@ class Trainer:
         self._validated = point.validated
         self._wants_pictures = point.wants_pictures and bool(self._steps.training.traced.pictures)
         self._resources.generators.restore(point.random)
+        if point.workers != self._gang.workers:
+            before, now = count_of(point.workers, "worker"), count_of(self._gang.workers, "worker")
+            message = f"The training continues with {now} after {before}: its weights may differ by rounding."
+            self._resources.events.append(Warned(message, is_remark=True))
 
     def train(self) -> str:
         """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM."""
@@ -161,7 +194,9 @@ class Trainer:
                 ended_early = "" if self._is_last_step else self._checkpoints.reason_to_stop(epoch)
             if snapshots and snapshots[0].step == self.step:
                 epoch, is_due = snapshots.pop(0).epoch, True
-            if is_due or ended_early or self._checkpoints.has_unsaved_best(self.step, epoch):
+            # A worker whose disk was full knows of fewer snapshots.
+            is_best = any(self._gang.agree(self._checkpoints.has_unsaved_best(self.step, epoch)))
+            if is_due or ended_early or is_best:
                 self._save_epoch(epoch, is_last=bool(ended_early) or self._is_last_step)
             self._write_histograms()
         if ended_early:
@@ -220,7 +255,8 @@ class Trainer:
             is_representative = self.step > self._first_step and not self._wants_pictures
             is_representative = is_representative and (self._has_extended or not is_extended)
             began = time.monotonic()
-            with self._profiler.profiling(self.step + 1) if unprofiled == 0 else contextlib.nullcontext():
+            profiles = unprofiled == 0 and self._gang.is_lead
+            with self._profiler.profiling(self.step + 1) if profiles else contextlib.nullcontext():
                 metrics = self._extended_step() if is_extended else self._take_steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)
@@ -230,9 +266,14 @@ class Trainer:
                 self._pace.update(len(metrics), seconds)
             self._report(self._rows.add(metrics, seconds if is_representative else None))
             self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
-            if self._is_stopping():
+            # The fastest worker takes as many steps at a time as the slowest one.
+            is_stopping, is_due, pace = self._gang.agree(
+                self._is_stopping(), self._checkpoints.is_due, -self._pace.steps
+            )
+            self._pace.steps = -int(pace)
+            if is_stopping:
                 self._save_and_stop()
-            if self.step < step and self._checkpoints.is_due:
+            if self.step < step and is_due:
                 self._save_to_resume()
 
     def _take_steps(self, count: int) -> Rows:
@@ -262,6 +303,9 @@ class Trainer:
         self._progress("Validating", now=True)
         rate = self._learning_rate.at(max(0, self.step - 1))
         values = self._validation.run(self.step, rate, self._is_interrupted)
+        self._gang.take_from_lead(
+            self._resources.store.local
+        )  # counters of tf.metrics, of other batches each
         if values is None:
             self._save_and_stop()
             return
@@ -295,7 +339,7 @@ class Trainer:
 
     def _write_histograms(self) -> None:
         """Write histograms of weights and activations to TensorBoard's logs, without side effects."""
-        if self._steps.activations is None:
+        if self._steps.activations is None or not self._gang.is_lead:
             return
         variables = self._resources.store.variables
         weights = {name: spread(item).numpy() for name, item in variables.items() if item.dtype.is_floating}
@@ -311,13 +355,18 @@ class Trainer:
     def _save_epoch(self, epoch: float, is_last: bool) -> None:
         self._progress("Saving a snapshot", now=True)
         variables = self._resources.variables
+        self._gang.check_equal(variables)
         self._checkpoints.save_epoch(epoch, self.step, variables, self._resume_point, is_last=is_last)
 
     def _save_to_resume(self) -> None:
+        self._gang.check_equal(self._resources.variables)
         self._checkpoints.save_to_resume(self.step, self._resources.variables, self._resume_point)
 
     def _save_and_stop(self) -> None:
+        if not self._gang.is_lead:
+            stopping.reserve("waiting for the lead", LEAD_SECONDS)
         self._save_to_resume()
+        self._gang.agree(0.0)  # some schedulers end all workers when the first one ends
         raise Stopped
 
     def _resume_point(self, snapshot: str) -> ResumePoint:
@@ -335,6 +384,7 @@ class Trainer:
             random=self._resources.generators.state(),
             curve=self._rows.state(self._steps.training.traced.names),
             trunk=list(self._steps.trunk),
+            workers=self._gang.workers,
         )
 
 
@@ -343,5 +393,10 @@ def _validation(resources: Resources, steps: Steps) -> Validation | None:
     if data.val is None or evaluation is None:
         return None
     return Validation(
-        evaluation, data.val, data.batch_size, resources.save_state, resources.max_steps_per_call
+        evaluation,
+        data.val,
+        data.batch_size,
+        resources.save_state,
+        resources.max_steps_per_call,
+        resources.config.gang,
     )

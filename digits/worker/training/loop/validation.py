@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -9,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.worker.gang.gang import ALONE, Gang
+from digits.worker.gang.share import bounds
 from digits.worker.input import feeds
 from digits.worker.input.preparation import Chunk, Preparation, chunk_signature
 from digits.worker.network import tower
@@ -81,10 +84,13 @@ class Evaluation:
         signature = chunk_signature(prepare, network.target)
         self._function, (self.names, self.record_width) = trace(self._loop, signature)
 
-    def begin(self, step: int) -> None:
-        """Begin a pass over the records after ``step`` training steps; each pass draws the same random numbers."""
+    def begin(self, step: int, first: int = 0) -> None:
+        """Begin a pass over the records after ``step`` training steps, with the batch ``first``.
+
+        Each pass draws the same random numbers.
+        """
         self._network.step.set(step)
-        self._batches.assign(0)
+        self._batches.assign(first)
         self._randomness.reset()
 
     def __call__(self, chunk: Chunk) -> tuple[Rows, Rows]:
@@ -141,7 +147,7 @@ class Evaluation:
 class Validation:
     """Runs ``evaluation`` over ``records`` in batches of ``batch_size``, up to ``limit`` batches per call.
 
-    ``save_state`` saves what the evaluation may modify.
+    ``save_state`` saves what the evaluation may modify. Each worker of ``gang`` evaluates some of the batches.
     """
 
     def __init__(
@@ -151,25 +157,48 @@ class Validation:
         batch_size: int,
         save_state: Callable[[], SavedState],
         limit: int,
+        gang: Gang = ALONE,
     ) -> None:
         self._evaluation, self._records, self._batch_size = evaluation, records, batch_size
-        self._save_state, self._pace = save_state, Pace(limit)
+        self._save_state, self._pace, self._gang = save_state, Pace(limit), gang
 
     def run(self, step: int, rate: float, interrupted: Callable[[], bool]) -> dict[str, float] | None:
         """The mean of each metric over all records, each counted once, after ``step`` steps.
 
-        Calls ``interrupted`` between calls of the evaluation; where it returns True, all side effects are
-        undone and the result is None. ``rate`` is the learning rate, for messages. Raises UserFault if an
+        Calls ``interrupted`` between calls of the evaluation; where it returns True for any worker, all side effects
+        are undone and the result is None. ``rate`` is the learning rate, for messages. Raises UserFault if an
         operation yields NaN or infinity while numerics are checked.
         """
         saved = self._save_state()
         sizes = feeds.evaluation_sizes(len(self._records), self._batch_size)
-        rows: list[Rows] = []
-        values: list[Rows] = []
-        self._evaluation.begin(step)
-        feed = self._records.feed(feeds.evaluation_order(len(self._records), self._batch_size))
+        first, last = bounds(len(sizes), self._gang.rank, self._gang.workers)
+        self._evaluation.begin(step, first)
+        own = self._evaluate_batches(sizes[first:last], first, step, rate, interrupted)
+        if any(self._gang.agree(own is None)) or own is None:
+            saved.restore()
+            return None
+        # Restore moving averages and the like; the counters of tf.metrics continue.
+        saved.restore_network()
+        rows = self._of_all(own[0], first, len(sizes))
+        most = MAX_RECORD_VALUES // max(1, self._evaluation.record_width)
+        values = self._of_all(own[1], sum(sizes[:first]), min(len(self._records), most))
+        # Summed at the end, so that the result does not depend on the number of batches per call.
+        means = np.array(sizes) @ rows.astype(np.float64) / len(self._records)
+        return self._evaluation.summarize(means.tolist(), values)
+
+    def _evaluate_batches(
+        self, sizes: Sequence[int], first: int, step: int, rate: float, interrupted: Callable[[], bool]
+    ) -> tuple[Rows, Rows] | None:
+        """Return the metrics of the batches of ``sizes``, from batch ``first`` on, and the values of their records.
+
+        Returns None if it was ``interrupted``.
+        """
+        rows = [np.zeros((0, len(self._evaluation.names)), np.float32)]
+        values = [np.zeros((0, self._evaluation.record_width), np.float32)]
+        order = feeds.evaluation_order(len(self._records), self._batch_size)
+        feed = self._records.feed(itertools.islice(order, first, first + len(sizes)))
         try:
-            left = sizes.count(self._batch_size)
+            left = list(sizes).count(self._batch_size)
             while left:
                 batches = min(left, self._pace.steps, self._most_batches())
                 began = time.monotonic()
@@ -177,17 +206,20 @@ class Validation:
                 self._pace.update(batches, time.monotonic() - began)
                 left -= batches
                 if interrupted():
-                    saved.restore()
                     return None
-            if sizes[-1] != self._batch_size:
+            if sizes and sizes[-1] != self._batch_size:
                 self._evaluate(feed, 1, step, rate, rows, values)
         finally:
             feed.close()
-        # Restore moving averages and the like; the counters of tf.metrics continue.
-        saved.restore_network()
-        # Summed at the end, so that the result does not depend on the number of batches per call.
-        means = np.array(sizes) @ np.concatenate(rows).astype(np.float64) / len(self._records)
-        return self._evaluation.summarize(means.tolist(), np.concatenate(values))
+        return np.concatenate(rows), np.concatenate(values)
+
+    def _of_all(self, own: Rows, first: int, count: int) -> Rows:
+        """Return ``count`` rows of all workers, of which this one has computed those from ``first`` on."""
+        if self._gang.workers == 1:
+            return own
+        whole = np.zeros((count, own.shape[1]), np.float32)
+        whole[first : first + len(own)] = own[: max(0, count - first)]
+        return self._gang.reduce(whole)
 
     def _most_batches(self) -> int:
         """Return the number of batches per call that the values of their records permit."""

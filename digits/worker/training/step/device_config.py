@@ -13,12 +13,18 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Warned
+from digits.data.sources import count_of
+from digits.worker.failure import UserFault
+from digits.worker.gang.gang import ALONE, Gang
+from digits.worker.gang.share import Share, bounds
 
 PRECISIONS: dict[recipes.Precision, tf.DType] = {
     "float32": tf.float32,
     "mixed_float16": tf.float16,
     "mixed_bfloat16": tf.bfloat16,
 }
+# Overrides the number of threads of an operation.
+_THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
 log = logging.getLogger(__name__)
 
 
@@ -28,7 +34,7 @@ class DeviceConfig:
 
     ``devices`` are TensorFlow's device names; the weights are on ``weights_device``, or the first device if it is
     empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is a key of
-    `PRECISIONS`. ``compiled`` steps are compiled by XLA.
+    `PRECISIONS`. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch.
     """
 
     devices: tuple[str, ...] = ("",)
@@ -37,6 +43,14 @@ class DeviceConfig:
     batches: int = 1
     precision: recipes.Precision = "float32"
     compiled: bool = False
+    gang: Gang = ALONE
+
+    def share(self, blends: bool) -> Share | None:
+        """The records of a step that this worker computes, if there are several; ``blends`` is that of `Share`."""
+        if self.gang.workers == 1:
+            return None
+        first, last = bounds(self.batch_size, self.gang.rank, self.gang.workers)
+        return Share(first * self.batches, last * self.batches, self.batch_size * self.batches, blends)
 
     @property
     def compute_type(self) -> tf.DType:
@@ -49,9 +63,18 @@ class DeviceConfig:
         return self.compute_type == tf.float16
 
     def supported_by(self, tower: Any) -> DeviceConfig:
-        """This configuration, on one device if ``tower`` sets disableAutoDataParallelism."""
+        """This configuration, on one device if ``tower`` sets disableAutoDataParallelism.
+
+        Raises UserFault if several workers share its batches.
+        """
         if not getattr(tower, "disableAutoDataParallelism", False):
             return self
+        if self.gang.workers > 1:
+            raise UserFault(
+                f"{self.gang.workers} workers cannot train this network: it sets disableAutoDataParallelism, so its "
+                "batches cannot be divided.",
+                "Train with one worker.",
+            )
         return dataclasses.replace(self, devices=self.devices[:1])
 
 
@@ -60,16 +83,25 @@ def batch_size(recipe: recipes.Train) -> int:
     return recipe.batch_size or recipes.DEFAULT_BATCH_SIZE
 
 
-def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, list[int]]:
-    """Configure TensorFlow for the devices and the precision of ``recipe``.
+def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[int]]:
+    """Configure TensorFlow for the devices and the precision of ``recipe``, and for this worker of ``gang``.
 
     Returns the configuration of the steps and the driver's indexes of the GPUs in use. Must be called before
     TensorFlow runs any operation. Raises UserFault for unknown settings.
     """
+    size = batch_size(recipe)
+    if size < gang.workers:
+        raise UserFault(
+            f"A batch of {count_of(size, 'record')} cannot be divided among {gang.workers} workers.",
+            "Choose a larger batch size or fewer workers.",
+        )
     gpus = _choose_gpus(recipe, events)
+    if gang.neighbors > 1 and not gpus and not os.environ.get(_THREADS_VARIABLE):
+        cores = len(os.sched_getaffinity(0))
+        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // gang.neighbors))
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
-    devices = devices[: batch_size(recipe)]  # every device computes at least one record
+    devices = devices[: size // gang.workers]  # every device computes at least one record
     central = recipe.weights_on == "cpu" and len(devices) > 1
     compiled = bool(gpus) if recipe.xla is None else recipe.xla
     if compiled and len(devices) > 1:
@@ -78,10 +110,11 @@ def configure(recipe: recipes.Train, events: EventLog) -> tuple[DeviceConfig, li
     config = DeviceConfig(
         devices=devices,
         weights_device="/device:CPU:0" if central else "",
-        batch_size=batch_size(recipe),
+        batch_size=size,
         batches=recipe.batch_accumulation,
         precision=recipe.precision,
         compiled=compiled,
+        gang=gang,
     )
     return config, gpus
 

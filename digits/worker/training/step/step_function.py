@@ -6,6 +6,7 @@ every step costs a small network a third of its throughput. It returns the metri
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from digits.worker.input.preparation import Chunk, chunk_signature
 from digits.worker.network.summaries import Recorded
+from digits.worker.training.step.replication import Part
 from digits.worker.training.step.tracing import compiled, stack_rows, trace, xla_warning
 from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
 
@@ -34,7 +36,7 @@ class StepFunction:
         self._row, fault = self._build_row, None
         if step.options.config.compiled:
             try:
-                self._row = compiled(self._build_row, self._batch_signature)
+                self._row = self._compiled_row()
             except Exception as error:
                 fault = error
         self.is_compiled = self._row != self._build_row
@@ -98,6 +100,26 @@ class StepFunction:
         step = self.step.build(*given)
         return step.row, step.traced
 
+    def _compiled_row(self) -> Callable[..., tuple[tf.Tensor, Traced]]:
+        """Compile `_build_row`; of a step that several workers share, only the part before they exchange results."""
+        if not self.step.has_partners:
+            return compiled(self._build_row, self._batch_signature)
+        images, labels, _, number = self._batch_signature
+
+        def build(*given: tf.Tensor) -> tuple[Any, Part]:
+            part = self.step.compute(*given)
+            return (part.row, part.gradients), part
+
+        compute = compiled(build, [images, labels, number])
+
+        def row(images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
+            (row, gradients), part = compute(images, labels, number)
+            part = dataclasses.replace(part, row=row, gradients=gradients)
+            step = self.step.finish(part, rate, number)
+            return step.row, step.traced
+
+        return row
+
     @cached_property
     def _extended(self) -> tuple[Any, Traced]:
         def build(*given: tf.Tensor) -> tuple[Any, Traced]:
@@ -112,7 +134,8 @@ class StepFunction:
         """The types of the arguments of `TrainingStep.build`, with the size of its batches."""
         images, labels, _, rates, step = signature(self.step)
         config = self.step.options.config
-        size = config.batch_size * config.batches
+        share = self.step.preparation.share
+        size = len(share.positions) if share else config.batch_size * config.batches
         return [
             tf.TensorSpec((size, *images.shape[1:]), images.dtype),
             tf.TensorSpec((size, *labels.shape[1:]), labels.dtype),

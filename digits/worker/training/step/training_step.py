@@ -1,4 +1,7 @@
-"""A training step, as it is built into a graph: prepare, build, gradients, reduce, the network's hook, apply."""
+"""A training step, as it is built into a graph: prepare, build, gradients, reduce, the network's hook, apply.
+
+Up to the gradients, each of several workers computes its share of the records; the rest they all do in the same way.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,7 @@ from digits.worker.training.step import label_flow
 from digits.worker.training.step.device_config import DeviceConfig
 from digits.worker.training.step.label_flow import LabelFlow
 from digits.worker.training.step.optimizers import LossScale, Optimizer
+from digits.worker.training.step.reduction import Reduction
 from digits.worker.training.step.replication import Gradients, Part, Replication
 from digits.worker.training.step.update_statistics import Updates, UpdateStatistics
 
@@ -115,6 +119,9 @@ class TrainingStep:
         self.network, self.preparation, self.options = network, prepare, options
         self._store, self._randomness, self._phase = store, randomness, options.phase
         self._replication = Replication(options.config.devices, options.config.batches)
+        self._reduction: Reduction | None = None
+        if prepare.share:
+            self._reduction = Reduction(options.config.gang, prepare.share.fraction)
         self._loss_scale: LossScale | None = None
         if options.config.scales_loss:
             self._loss_scale = LossScale(self._phase.optimizer.scope)
@@ -135,9 +142,34 @@ class TrainingStep:
         the ``number`` of steps before this one, int64. An extended step measures its updates, and the tensors of its
         network can be used, which costs memory. Raises UserFault for mistakes of the network, and whatever it raises.
         """
+        part = self.compute(images, labels, number, is_extended)
+        return self.finish(part, rate, number, is_extended, changes_weights)
+
+    @property
+    def has_partners(self) -> bool:
+        """Whether several workers share the step. Then `finish` must not be compiled."""
+        return self._reduction is not None
+
+    def compute(
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, is_extended: bool = False
+    ) -> Part:
+        """Build the first part of the step: metrics and gradients on the records of this worker."""
         x, y = self.prepare(images, labels, number)
         # Each replica builds the network on its share of the records and computes gradients; their mean is applied.
-        part = self._replication.mean(partial(self._replica, number), x, y, keep_first=is_extended)
+        return self._replication.mean(partial(self._replica, number), x, y, keep_first=is_extended)
+
+    def finish(
+        self,
+        part: Part,
+        rate: tf.Tensor,
+        number: tf.Tensor,
+        is_extended: bool = False,
+        changes_weights: bool = True,
+    ) -> BuiltStep:
+        """Build the rest of the step after `compute`: average over the workers, and update the weights."""
+        if self._reduction:
+            states = {**self._store.variables, **self._store.local}.values()
+            part = self._reduction(part, [item for item in states if not item.trainable])
         statistics = self._update_weights(part, rate, number, is_extended) if changes_weights else {}
         return BuiltStep(part.row, statistics, part.built, _facts(part))
 
@@ -150,7 +182,8 @@ class TrainingStep:
         """Build the network on some records of the step, and compute their gradients."""
         stage = f"{tower.TRAIN}/{device}" if device else tower.TRAIN
         draw = number * self.options.config.batches + tf.cast(batch, tf.int64)
-        with self._randomness.draw_for(stage, draw), targets.use_targets(y) as labels:
+        rank = self.options.config.gang.rank
+        with self._randomness.draw_for(stage, draw, rank), targets.use_targets(y) as labels:
             built = self.network.build(self._store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
         outputs = in_order(built.output) if classes else ()

@@ -47,6 +47,7 @@ class Checkpoints:
     `digits.core.recipe.FEWEST_TO_JUDGE` validation records. ``lower_is_better`` returns the direction of a metric.
 
     ``flush`` makes the other files of the training durable; it is called before a resume point refers to them.
+    Without ``writes``, nothing is saved: another worker does that, and this one makes the same decisions.
     ``saved_step`` is the step of the latest epoch snapshot, -1 if there is none.
     """
 
@@ -58,7 +59,9 @@ class Checkpoints:
         primary: str,
         lower_is_better: Callable[[str], bool],
         flush: Callable[[], None] = lambda: None,
+        writes: bool = True,
     ) -> None:
+        self._writes = writes
         self._folder, self._events, self._flush = job_folder, events, flush
         self._retention = SnapshotRetention(job_folder, recipe.snapshots_kept, events)
         self._chosen, self._primary = recipe.best_metric, primary
@@ -120,7 +123,8 @@ class Checkpoints:
         if self.early_stopping:
             self.early_stopping.restore(point.watched.get("early"))
         # Remove the snapshots that the killed training was about to remove.
-        self._retention.remove(self._superseded(point.snapshot), {point.snapshot})
+        if self._writes:
+            self._retention.remove(self._superseded(point.snapshot), {point.snapshot})
         self._newest, self.saved_step = point.snapshot, point.saved
 
     # Saving
@@ -133,7 +137,7 @@ class Checkpoints:
     @property
     def is_due(self) -> bool:
         """Whether a resume point is due."""
-        return time.monotonic() >= self._due
+        return self._writes and time.monotonic() >= self._due
 
     def save_epoch(
         self, epoch: float, step: int, variables: Variables, make_point: MakePoint, is_last: bool = False
@@ -152,7 +156,8 @@ class Checkpoints:
         metric = self._chosen or choose_metric(self._primary, metrics)
         try:
             selects = metric if metrics else ""
-            snapshot_list.append(self._folder, snapshot, selects, self._lower_is_better(selects))
+            if self._writes:
+                snapshot_list.append(self._folder, snapshot, selects, self._lower_is_better(selects))
         except OSError as error:
             self._skip(snapshot_list.FILE_NAME, error)
         self._events.append(Saved(epoch, step, target.name))
@@ -171,6 +176,8 @@ class Checkpoints:
             self._commit(make_point(target.name), began)
 
     def _save(self, target: Path, step: int, variables: Variables, is_needed: bool = False) -> bool:
+        if not self._writes:
+            return True
         try:
             snapshots.save(target, variables, step)
         except Exception as error:
@@ -184,6 +191,8 @@ class Checkpoints:
         The logs are made durable first, and snapshots are removed last. So after a power loss there
         is always a resume point, and the logs are complete up to it.
         """
+        if not self._writes:
+            return
         try:
             self._flush()
             superseded = self._superseded(point.snapshot)

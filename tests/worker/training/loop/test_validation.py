@@ -37,12 +37,13 @@ class _Records:
 class _Evaluation:
     """Returns the indexes of the records: as the metric of a batch their mean, and as the value of each."""
 
+    names = ("mean",)
     record_width = 1
 
     def __init__(self) -> None:
         self.calls: list[int] = []
 
-    def begin(self, step: int) -> None: ...
+    def begin(self, step: int, first: int) -> None: ...
 
     def __call__(self, batches: list[Any]) -> tuple[Any, Any]:
         import numpy as np
