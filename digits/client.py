@@ -33,6 +33,7 @@ import msgspec
 from digits.core import errors, schema
 from digits.core.errors import BadRequest, DigitsError, Unavailable
 from digits.core.status import Status
+from digits.web.resources.compute import Target, Targets
 from digits.web.resources.datasets import CreatedDataset, Dataset
 from digits.web.resources.errors import Error, InvalidForm
 from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
@@ -176,6 +177,16 @@ class Client:
     def delete(self, job_id: str) -> None:
         """Delete a job and its files."""
         self.json("DELETE", f"/jobs/{job_id}")
+
+    # Compute targets
+
+    def compute(self) -> list[Target]:
+        """Return the compute targets of the server: its own machine, and clusters."""
+        return self._get("/compute.json", Targets).targets
+
+    def check_compute(self, name: str) -> Target:
+        """Start a check of the cluster ``name``; `compute` then returns its findings."""
+        return self._post(f"/compute/{name}/check.json", Target)
 
     # Models
 

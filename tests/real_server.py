@@ -37,18 +37,22 @@ class UserModel(Tower):
 
 
 def start_digits(
-    folder: Path, *options: str, environment: dict[str, str] | None = None, errors: Path | None = None
+    folder: Path,
+    *options: str,
+    environment: dict[str, str] | None = None,
+    errors: Path | None = None,
+    module: str = "digits",
 ) -> tuple[subprocess.Popen[str], str]:
     """Start the ``digits`` command with everything below ``folder``; return its process and the server's address.
 
-    Its error output goes to the file ``errors``.
+    ``module`` is the program, by default that of the command. Its error output goes to the file ``errors``.
     """
     places = {"jobs-dir": "jobs", "data-root": "data", "state-dir": "state", "samples-dir": "samples"}
     words = [f"--{option}={folder / name}" for option, name in places.items()]
     words += ["--port=0", f"--log-file={folder / 'digits.log'}", "--no-health-checks", "--no-evaluations"]
     with open(errors, "w") if errors else contextlib.nullcontext() as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "digits", *words, *options],
+            [sys.executable, "-m", module, *words, *options],
             cwd=Path(__file__).resolve().parents[1],
             env=environment,
             stdout=subprocess.PIPE,

@@ -30,6 +30,7 @@ from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data import evaluation
 from digits.kinds.standard_networks import network
+from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor
 from digits.web.app import create_app, load_kinds
 from digits.web.services import Services
@@ -252,11 +253,15 @@ class Site:
         self.services.stop()
 
 
-def open_site(settings: Settings, executor: Executor | None = None) -> Site:
+def open_site(
+    settings: Settings,
+    executor: Executor | None = None,
+    clusters: Mapping[str, ClusterExecutor] | None = None,
+) -> Site:
     settings.data_roots[0].mkdir(exist_ok=True)
     if isinstance(executor, SharedExecutor):
         executor = executor.for_site()
-    app = create_app(settings, executor=executor)
+    app = create_app(settings, executor=executor, clusters=clusters)
     load_kinds()
     app.testing = True
     app.jinja_env.bytecode_cache = COMPILED_TEMPLATES

@@ -25,10 +25,12 @@ def opened() -> Iterator[Any]:
             pynvml.nvmlShutdown()
 
 
-def describe(nvml: Any, gpu: str) -> dict[str, Any] | None:
+def describe(nvml: Any, gpu: str, *, with_processes: bool = False) -> dict[str, Any] | None:
     """Return the state of a GPU, given by its index or UUID; None if it has failed.
 
     Values that the GPU does not report are None: GPUs that share the main memory do not report theirs.
+    ``with_processes``, it includes the id and the memory in bytes of each process that computes on the GPU; in a
+    container, the driver may list none, or ids outside of it.
     """
     try:
         find = nvml.nvmlDeviceGetHandleByIndex if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID
@@ -44,7 +46,7 @@ def describe(nvml: Any, gpu: str) -> dict[str, Any] | None:
 
     memory = known(nvml.nvmlDeviceGetMemoryInfo)
     rates = known(nvml.nvmlDeviceGetUtilizationRates)
-    return {
+    state = {
         "id": gpu,
         "name": known(nvml.nvmlDeviceGetName) or f"GPU {gpu}",
         "uuid": known(nvml.nvmlDeviceGetUUID) or "",
@@ -53,6 +55,10 @@ def describe(nvml: Any, gpu: str) -> dict[str, Any] | None:
         "utilization": rates.gpu if rates else None,
         "temperature": known(nvml.nvmlDeviceGetTemperature, nvml.NVML_TEMPERATURE_GPU),
     }
+    if with_processes:
+        processes = known(nvml.nvmlDeviceGetComputeRunningProcesses) or ()
+        state["processes"] = [(process.pid, process.usedGpuMemory) for process in processes]
+    return state
 
 
 def _answer() -> dict[str, Any]:
@@ -62,7 +68,9 @@ def _answer() -> dict[str, Any]:
     absent = (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     try:
         with opened() as nvml:
-            gpus = [describe(nvml, str(index)) for index in range(nvml.nvmlDeviceGetCount())]
+            gpus = [
+                describe(nvml, str(index), with_processes=True) for index in range(nvml.nvmlDeviceGetCount())
+            ]
     except pynvml.NVMLError as error:
         return {"gpus": [], "problem": "" if error.value in absent else str(error)}
     return {"gpus": [gpu for gpu in gpus if gpu is not None], "problem": ""}

@@ -75,7 +75,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     compute: Compute = Compute()
 
     def __post_init__(self) -> None:
-        self.waiting_for = ""
+        self.waiting_for = self.waiting_at = ""
         self.expected_start: float | None = None
         if not self.history:
             self.history = [(Status.INIT, time.time())]
@@ -166,14 +166,15 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
     def task_folder(self, task: Task) -> Path:
         return self.folder / task.name
 
-    def wait_for(self, what: str, expected_start: float | None = None) -> bool:
-        """Set the reason for waiting, or an empty text, and the expected start as a Unix time.
+    def wait_for(self, what: str, expected_start: float | None = None, at: str = "") -> bool:
+        """Set what the job waits for, or an empty text; return whether that changed.
 
-        Return whether that changed.
+        In the queue of a scheduler outside the server, ``at`` is its title, ``what`` is the reason for waiting, as in
+        “because …”, and ``expected_start`` may be known, as a Unix time.
         """
-        before = self.waiting_for, self.expected_start
-        self.waiting_for, self.expected_start = what, expected_start
-        return before != (what, expected_start)
+        before = self.waiting_for, self.expected_start, self.waiting_at
+        self.waiting_for, self.expected_start, self.waiting_at = what, expected_start, at
+        return before != (what, expected_start, at)
 
     def update_status(self, at: float | None = None) -> bool:
         """Update the job's status from those of its tasks; return whether it changed."""
@@ -227,7 +228,8 @@ class DamagedJob(Job, kw_only=True, eq=False):
     reason: str
 
     def __post_init__(self) -> None:
-        self.waiting_for, self.expected_start = "", None
+        self.waiting_for = self.waiting_at = ""
+        self.expected_start = None
         self.history = [(Status.ERROR, _made_at(self.id))]
 
     @property

@@ -33,6 +33,7 @@ from digits.core.splits import SPLITS
 from digits.data.data_roots import FileType, Missing
 from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import UnusableSource
+from digits.kinds.compute_form import ComputeFields
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
@@ -40,7 +41,6 @@ from digits.kinds.form_fields import (
     Between,
     Binding,
     FlagField,
-    JobForm,
     NeededWith,
     OptionalInteger,
     SwitchField,
@@ -89,7 +89,7 @@ def _key(label: str, other: str) -> PasswordField:
     return PasswordField(label, default="", validators=[Optional(), Length(max=1024), both])
 
 
-class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
+class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     """Base class of the forms that create an image dataset.
 
     The form makes a ``RECIPE``, whose settings are bound to fields, except for those that are ``FIXED``. ``SOURCES``
@@ -101,7 +101,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     in valid fields.
     """
 
-    class Meta(JobForm.Meta):
+    class Meta(ComputeFields.Meta):
         remote = RemotePolicy()
 
     # The fields of remote addresses of all kinds.
@@ -358,6 +358,7 @@ class ImageDatasetForm(JobForm, Generic[AnyRecipe]):
     def fill(self, job: DatasetJob) -> None:
         """Fill in the configuration, the current name and the group of another dataset."""
         self.fill_names(job)
+        self.fill_compute(job.compute)
         self.fill_recipe(cast(AnyRecipe, job.recipe))
 
     def fill_recipe(self, recipe: AnyRecipe) -> None:

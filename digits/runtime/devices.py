@@ -37,7 +37,9 @@ class Device:
 
     ``id`` is ``cpu`` or the GPU's index in bus order, which is the order TensorFlow
     uses when ``CUDA_DEVICE_ORDER=PCI_BUS_ID`` is set. ``uuid`` identifies a GPU
-    permanently and is accepted in ``CUDA_VISIBLE_DEVICES``. Unknown values are None.
+    permanently and is accepted in ``CUDA_VISIBLE_DEVICES``. ``processes`` are the ids
+    of the processes that compute on a GPU, with the memory that each uses. Unknown values
+    are None.
     """
 
     id: str
@@ -47,6 +49,7 @@ class Device:
     utilization: int | None = None
     temperature: int | None = None
     uuid: str = ""
+    processes: tuple[tuple[int, int | None], ...] = ()
 
     @property
     def is_gpu(self) -> bool:
@@ -100,7 +103,7 @@ class Devices:
 
     def _refresh(self) -> None:
         try:
-            gpus = [Device(**body) for body in self._ask()]
+            gpus = [_device(body) for body in self._ask()]
         except DriverError as error:
             # The GPUs are probably still there, so keep the last answer.
             self.problem = str(error)
@@ -175,6 +178,12 @@ def cpu() -> Device:
     memory = psutil.virtual_memory()
     used = memory.total - memory.available
     return Device(CPU, f"{_processor_name()} ({cores} {plural})", memory_total=memory.total, memory_used=used)
+
+
+def _device(body: dict[str, Any]) -> Device:
+    """Return the GPU that the helper describes."""
+    processes = ((pid, memory) for pid, memory in body.get("processes", ()))
+    return Device(**{**body, "processes": tuple(processes)})
 
 
 def _named(gpus: list[Device], entry: str) -> Device | None:

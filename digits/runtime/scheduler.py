@@ -243,11 +243,11 @@ class Scheduler:
             if task.status in (Status.INIT, Status.WAIT) and (job.id, task.name) not in self._runs
         ]
 
-    def _postpone(self, job: Job, reason: str, expected_start: float | None = None) -> None:
+    def _postpone(self, job: Job, reason: str, expected_start: float | None = None, at: str = "") -> None:
         for task in job.tasks:
             if task.status is Status.INIT:
                 task.move(Status.WAIT)
-        if job.wait_for(reason, expected_start):
+        if job.wait_for(reason, expected_start, at):
             self._status_changed(job, even_if_same=True)
 
     def _give_up(self, job: Job, failure: Failure) -> None:
@@ -321,8 +321,8 @@ class Scheduler:
         elif run.waiting:
             task.handle, task.devices = run.handle, run.devices
             task.move(Status.WAIT)
-            because = f"the executor, because {run.waiting.reason}"
-            self._postpone(job, because, run.waiting.expected_start)
+            at = getattr(self._runner.executor_of(run), "title", "the executor")
+            self._postpone(job, run.waiting.reason, run.waiting.expected_start, at)
         else:
             if task.status is not Status.RUN:
                 self._started(job, task, run)

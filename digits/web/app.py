@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flask import Flask, Response, g, jsonify, redirect, render_template, request, url_for
@@ -19,10 +19,12 @@ from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.kinds import all_kinds, default_kind
 from digits.kinds.views import views_of
+from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor
 from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
 from digits.web import template_filters
+from digits.web.compute import views as compute_views
 from digits.web.datasets import downloads, health, uploads, versions
 from digits.web.datasets import views as dataset_views
 from digits.web.digits6 import batches, lists, timelines
@@ -95,11 +97,17 @@ class _App(Flask):
     jinja_environment = _Templates
 
 
-def create_app(settings: Settings, *, start: bool = True, executor: Executor | None = None) -> Flask:
+def create_app(
+    settings: Settings,
+    *,
+    start: bool = True,
+    executor: Executor | None = None,
+    clusters: Mapping[str, ClusterExecutor] | None = None,
+) -> Flask:
     """Create the application. ``app.extensions["digits"]`` is its `Services`; stop them at the end.
 
     With ``start=False``, jobs are not loaded and nothing runs. Tasks run on ``executor``, by default as processes of
-    this machine.
+    this machine, and on ``clusters`` by their targets.
     """
     app = _App(
         "digits",
@@ -112,7 +120,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
     app.config["MAX_FORM_MEMORY_SIZE"] = MAX_BODY_BYTES
     app.config["TEMPLATES_AUTO_RELOAD"] = settings.debug
     app.json = ResourceProvider(app)
-    services = Services(settings, executor)
+    services = Services(settings, executor, clusters)
     app.extensions["digits"] = services
     auth = open_auth(settings)
     app.secret_key = read_or_make_secret(settings.state_dir / "form-key")
@@ -149,6 +157,7 @@ def create_app(settings: Settings, *, start: bool = True, executor: Executor | N
         serving_views,
         results,
         augmentation,
+        compute_views,
         single,
         inside,
         epochs,

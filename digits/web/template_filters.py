@@ -111,11 +111,13 @@ def _time_element(at: float) -> Markup:
 def _future_time_element(at: float) -> Markup:
     """Return a ``time`` element like ``in 5 minutes``; ``soon`` if the time has passed."""
     seconds = at - time.time()
-    return _time_in_words(at, f"in {_in_largest_unit(seconds)}" if seconds > 0 else "soon")
+    return _time_in_words(
+        at, f"in {_in_largest_unit(seconds)}" if seconds > 0 else "soon", Markup(" data-ahead")
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def _time_in_words(at: float, words: str) -> Markup:
+def _time_in_words(at: float, words: str, mark: str = "") -> Markup:
     exact = datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
     iso = datetime.fromtimestamp(at, tz=UTC).isoformat(timespec="seconds")
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, exact, words)
+    return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(iso, exact, mark, words)

@@ -1,5 +1,6 @@
 // The form of a new dataset: its split, the state of its folded panels, and what was found in its source.
 
+import { startComputeTarget } from './compute_target.js';
 import { startCreatingJob } from './create_job.js';
 import { startFormMemory } from './form_memory.js';
 import { startSections } from './form_sections.js';
@@ -17,6 +18,7 @@ const memory = startFormMemory(form);
 startReveals(form);
 startSections(form);
 startVariants(form, field('method'), 'method');
+startComputeTarget(form);
 startTextFiles();
 startCloudStorage();
 const job = startCreatingJob(form, { memory });

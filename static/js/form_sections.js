@@ -1,5 +1,7 @@
 // Collapsed sections of a form, whose summaries list the settings that differ from the defaults.
 
+import { elementOf } from './fill_fields.js';
+
 /** Updates the summaries of all `details` with data-defaults. */
 export function startSections(form) {
   for (const section of form.querySelectorAll('[data-defaults]')) {
@@ -25,8 +27,9 @@ export function labelOf(control) {
 
 function changed(form, defaults) {
   return Object.entries(defaults)
-    .map(([name, usual]) => [form.elements[name], usual])
-    .filter(([control, usual]) => control && isShown(control) && !isUsual(control, usual))
+    .filter(([name]) => form.elements[name])
+    .map(([name, usual]) => [elementOf(form.elements[name]), usual])
+    .filter(([control, usual]) => isShown(control) && !isUsual(control, usual))
     .map(([control]) => labelOf(control));
 }
 

@@ -50,6 +50,14 @@ export function ago(at, now = Date.now() / 1000) {
   return `${plural(Math.floor(seconds / length), name)} ago`;
 }
 
+/** When a Unix time will be, in its largest unit; "soon" if it has passed. */
+export function ahead(at, now = Date.now() / 1000) {
+  const seconds = at - now;
+  if (seconds <= 0) return 'soon';
+  const [name, length] = largestUnit(seconds);
+  return `in ${plural(Math.floor(seconds / length), name)}`;
+}
+
 /** A size such as "3.2 MB", in powers of 1000. */
 export function bytes(count) {
   if (count < 1000) return plural(Math.round(count), 'Byte');

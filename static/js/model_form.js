@@ -4,6 +4,7 @@ import { startAccuracyProbe } from './accuracy_probe.js';
 import { startDatasetSearch, startModelSearch } from './choice_search.js';
 import { confirmed, toast } from './dialog.js';
 import { startAugmentationPreview } from './augmentation_preview.js';
+import { startComputeTarget } from './compute_target.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { startDevices } from './device_choice.js';
@@ -116,6 +117,7 @@ function start() {
   startVariants(form, form.elements.early_stopping_metric, 'stopping');
   startSections(form);
   startSolver(form, form.elements.solver_type, (name) => recommendation.isApplied(name));
+  startComputeTarget(form);
   startDevices(form);
   startDatasetSearch(form, datasets);
   startModelSearch(form);

@@ -110,13 +110,16 @@ class ServerProcess:
 
 @pytest.fixture(scope="session")
 def start_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., ServerProcess]]:
-    """Return a function that starts a server in a new folder with the given options; servers stop after the session."""
+    """Return a function that starts a server in a new folder with the given options; servers stop after the session.
+
+    Its ``module`` is the program, by default that of the command ``digits``.
+    """
     started: list[tuple[subprocess.Popen[str], Path]] = []
 
-    def start(*options: str) -> ServerProcess:
+    def start(*options: str, module: str = "digits") -> ServerProcess:
         folder = tmp_path_factory.mktemp("server")
         (folder / "data").mkdir()
-        process, url = start_digits(folder, *options, errors=folder / "output")
+        process, url = start_digits(folder, *options, errors=folder / "output", module=module)
         started.append((process, folder))
         return ServerProcess(url, folder / "data", folder / "jobs", folder / "digits.log")
 

@@ -206,6 +206,7 @@ def fake_pynvml(**answers: Any) -> types.ModuleType:
         "nvmlDeviceGetMemoryInfo": types.SimpleNamespace(total=4 * GIB, used=GIB),
         "nvmlDeviceGetUtilizationRates": types.SimpleNamespace(gpu=7),
         "nvmlDeviceGetTemperature": 33,
+        "nvmlDeviceGetComputeRunningProcesses": [types.SimpleNamespace(pid=7, usedGpuMemory=GIB)],
     }
     for name, answer in (defaults | answers).items():
         setattr(module, name, question(answer))
@@ -253,7 +254,8 @@ def test_gpu_with_unknown_values_is_listed(
     silent = {"nvmlDeviceGetMemoryInfo": FakeError(3), "nvmlDeviceGetUtilizationRates": FakeError(3)}
     monkeypatch.setitem(sys.modules, "pynvml", fake_pynvml(**silent))
     (found,) = helper_output(capsys)["gpus"]
-    assert Device(**found) == Device("0", "H200", None, None, None, 33, "GPU-1")
+    _, listed = Devices(FakeDriver([found]), {}).list()
+    assert listed == Device("0", "H200", None, None, None, 33, "GPU-1", processes=((7, GIB),))
 
 
 def test_helper_finds_its_modules_from_anywhere(tmp_path: Path) -> None:

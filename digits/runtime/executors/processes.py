@@ -131,6 +131,18 @@ def processes_in(folder: Path, supervisors: Iterable[Supervisor] = ()) -> Iterat
     return (pid for pid, session in running if pid in marked or session in sessions)
 
 
+def task_of(pid: int) -> Path | None:
+    """Return the folder of the task that a process belongs to, as in `processes_in`; None for any other process."""
+    stat = _stat(pid)
+    mark = os.fsencode(f"{TASK_VARIABLE}=")
+    for marked in (pid, int(stat[3])) if stat else ():
+        with contextlib.suppress(OSError), open(f"/proc/{marked}/environ", "rb") as file:
+            for word in file.read().split(b"\0"):
+                if word.startswith(mark):
+                    return Path(os.fsdecode(word[len(mark) :]))
+    return None
+
+
 def _stat(pid: int) -> list[bytes] | None:
     """Return the fields of ``/proc/PID/stat`` from the third one on: state, parent, group, session, and so on."""
     try:

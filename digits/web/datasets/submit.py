@@ -7,6 +7,7 @@ from pathlib import Path
 from flask import request
 from wtforms import Form
 
+from digits.core.compute import Compute
 from digits.core.recipe import CreateDataset
 from digits.data.sample_catalog import Sample
 from digits.kinds import kind_named
@@ -17,7 +18,12 @@ from digits.web.services import services
 SAMPLES_KIND = "image-classification"
 
 
-def submit_dataset(folder: Path, recipe: CreateDataset, form: Form) -> DatasetJob:
+def submit_dataset(
+    folder: Path,
+    recipe: CreateDataset,
+    form: Form,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
+) -> DatasetJob:
     """Create and submit the job in ``folder``, with the name and the group in ``form`` and the user of this request."""
     job = DatasetJob.create(
         folder,
@@ -25,6 +31,7 @@ def submit_dataset(folder: Path, recipe: CreateDataset, form: Form) -> DatasetJo
         name=form["dataset_name"].data.strip(),
         owner=current_username(request),
         group=(form["group_name"].data or "").strip(),
+        compute=compute,
     )
     services().scheduler.submit(job)
     return job

@@ -17,6 +17,7 @@ from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
+from digits.core.job import DeviceRequest
 from digits.core.resources import resource_folder
 from digits.core.task import Failure
 from digits.data import images
@@ -34,6 +35,7 @@ from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
+from digits.web.jobs.compute_choice import check_target, offer_targets, partitions_of_clusters
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, DatasetSummary, ResizedExample
@@ -89,7 +91,10 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
             draft = _draft(kind, form, folder, keeps_size)
             recipe = build_recipe(draft.recipe)
             add_remote_sources(recipe, form, folder.name)
-            job = submit_dataset(folder, recipe, form)
+            check_target(form, DeviceRequest(compute=form.compute()))
+            if form.errors:
+                raise _InvalidForm
+            job = submit_dataset(folder, recipe, form, form.compute())
     except _InvalidForm:
         return respond_invalid(errors_of(form), lambda: _form_page(kind, form))
     created = CreatedDataset(job.id, job.name, job.status.title, draft.warnings)
@@ -231,6 +236,7 @@ def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
         "job_folder": lambda job_id: find_dataset(job_id).folder,
     }
     form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
+    offer_targets(form)
     return form
 
 
@@ -278,4 +284,5 @@ def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None 
         carried={name: request.args[name] for name in ("upload",) if name in request.args},
         keeps_values="clone" in request.args or request.method == "POST",
         data_roots=[str(root) for root in services().settings.readable_roots],
+        partitions=partitions_of_clusters(),
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flask import request
 from msgspec.structs import asdict
 
+from digits.core.compute import LOCAL, Compute
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import SOLVER_TITLES
@@ -17,10 +18,12 @@ from digits.data.manifest import Manifest
 from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.views import Views, describe_images, views_of
+from digits.runtime import devices
 from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
 from digits.web.resources.jobs import BriefJob, Device, JobPage, JobRow, JobStatus
 from digits.web.services import services
+from digits.web.services.clusters import LOCAL_TITLE
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +59,29 @@ def row(job: Job) -> JobRow:
         error=failure_message(job),
         detail=_detail(job),
         bytes=job.summary.record_bytes,
+        cluster=cluster_title(job),
         sparkline=job.summary.sparkline,
         last_accuracy=job.summary.last_accuracy,
         metric=metric_words(job),
     )
+
+
+def cluster_title(job: Job) -> str:
+    """Return the title of the cluster on which a job runs; empty for this machine."""
+    target = job.compute.target
+    return "" if target == LOCAL else services().clusters.titles.get(target, target)
+
+
+def _place(job: Job) -> str:
+    compute = job.compute
+    if compute == Compute():
+        return ""
+    words = [
+        cluster_title(job) or LOCAL_TITLE,
+        f"partition {compute.partition}" if compute.partition else "",
+        f"{compute.workers} workers" if compute.workers > 1 else "",
+    ]
+    return ", ".join(filter(None, words))
 
 
 def status(job: Job) -> JobStatus:
@@ -133,6 +155,7 @@ def page(job: Job) -> JobPage:
         **asdict(row(job)),
         is_imported=isinstance(job, ModelJob) and job.is_imported,
         groups=services().store.index.groups("", SUGGESTED_GROUPS),
+        place=_place(job),
         directory=str(job.folder),
         folder_bytes=services().folder_sizes.of(job),
         warnings=warnings_of(job),
@@ -149,7 +172,12 @@ def warnings_of(job: Job) -> list[str]:
 def device_rows() -> list[Device]:
     """Return the devices of the machine, each with the name of the job that uses it."""
     busy = services().executor.ledger.holders()
-    return [describe(Device, device, busy_with=busy.get(device.id)) for device in services().devices.list()]
+    return [device_row(device, busy) for device in services().devices.list()]
+
+
+def device_row(device: devices.Device, busy: Mapping[str, str]) -> Device:
+    """Return a device, which ``busy`` maps to the name of the job that uses it."""
+    return describe(Device, device, busy_with=busy.get(device.id))
 
 
 def _dataset_of(job: Job | None) -> Job | None:

@@ -67,6 +67,7 @@ def _status_changed(change: changes.StatusChanged) -> list[Message]:
         "running": job.status.is_running,
         "history": history(job),
         "waiting_for": job.waiting_for,
+        "waiting_at": job.waiting_at,
         "expected_start": job.expected_start,
         "error": job.failure.as_json() if job.failure else None,
     }

@@ -19,6 +19,7 @@ from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
+from digits.web.jobs.compute_choice import check_target
 from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
@@ -104,6 +105,9 @@ def preflight() -> AnyResponse:
     form.validate()
     text, weights = network_of(form)
     check_kind(form)
+    devices = request_devices(form.device(), form.compute())
+    if not errors_of(form):
+        check_target(form, devices)
     if errors := errors_of(form):
         return respond_invalid(errors)
     dataset = services().store.get(form.dataset.data, DatasetJob)
@@ -115,7 +119,7 @@ def preflight() -> AnyResponse:
     preview = services().short_tasks.preflight(
         text,
         recipe,
-        request_devices(form.device()),
+        devices,
         request.form.get("watch", ""),
         network_folder(form, text),
     )

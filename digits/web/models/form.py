@@ -264,6 +264,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
         self.fill_names(job)
         self.set(dataset=job.dataset_id)
         self.fill_recipe(job.recipe)
+        self.fill_compute(job.compute)
         self.fill_device(job.device)
 
     def fill_recipe(self, recipe: Train) -> None:

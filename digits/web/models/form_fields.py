@@ -10,9 +10,11 @@ from msgspec import Struct
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
+from digits.core.compute import Compute
 from digits.core.model_job import DEVICE
 from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
+from digits.kinds.compute_form import ComputeFields
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
     NAME_LENGTH,
@@ -58,7 +60,7 @@ _QUARTER_TURN_WORDS = {
     "rotall": "rotation by multiples of 90°",
 }
 _HSV = ("hsv_hue", "hsv_saturation", "hsv_value")
-_COUNT = Limits(low=1, high=LARGEST_WHOLE)
+_COUNT = Limits(low=0, high=LARGEST_WHOLE)
 _XLA_VALUES = {"auto": None, "on": True, "off": False}
 
 
@@ -188,9 +190,10 @@ class XlaField(ChoiceField):
         return next(name for name, known in _XLA_VALUES.items() if known is value)
 
 
-class DeviceFields(JobForm):
-    """Devices and precision of a training."""
+class DeviceFields(ComputeFields):
+    """Compute target, devices and precision of a training."""
 
+    compute_workers = whole("Workers", Compute, "workers", 1)
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
@@ -201,23 +204,31 @@ class DeviceFields(JobForm):
     xla = XlaField("XLA compilation", choices=XLA, default="auto", binding=Binding(Train, "xla"))
 
     def validate_select_gpu(self, field: StringField) -> None:
-        if not re.fullmatch(DEVICE, self.device(), re.ASCII):
+        device = self.device()
+        if not re.fullmatch(DEVICE, device, re.ASCII):
             raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
+        if not self.is_local and device[0].isdigit():
+            raise ValidationError("On a cluster, choose the CPU, or a number of GPUs for each worker.")
 
     def device(self) -> str:
         """``cpu``, ``next`` (the next free GPU), ``next:N``, or GPU indexes joined by commas."""
         listed = self.select_gpus_list.data or self.select_gpus.data
         wanted = re.sub(r"\s", "", listed or self.select_gpu.data or "next").lower()
-        count = self.select_gpu_count.data or 1
-        return f"next:{count}" if wanted == "next" and count > 1 else wanted
+        count = self.select_gpu_count.data
+        if wanted != "next" or count in (None, 1):
+            return wanted
+        return f"next:{count}" if count else "cpu"
 
     def fill_device(self, device: str) -> None:
         """The inverse of `device`."""
         kind, _, count = device.partition(":")
         is_list = kind not in ("cpu", "next")
+        none = (
+            0 if kind == "cpu" and not self.is_local else None
+        )  # on a cluster, the page has no other choice
         self.set(
             select_gpu="next" if is_list else kind,
             select_gpus=device if is_list else "",
             select_gpus_list="",
-            select_gpu_count=int(count) if count else None,
+            select_gpu_count=int(count) if count else none,
         )

@@ -16,6 +16,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.recommendation import facts_of, fine_tuning_any
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.standard_networks import every_network, network
+from digits.web.jobs.compute_choice import offer_targets
 from digits.web.models import network_settings
 from digits.web.models.form import ModelForm
 from digits.web.models.form_choices import kinds_balanced_by, offer_datasets, offered_networks
@@ -29,6 +30,7 @@ _LONGEST_NUMBER = 6
 
 def open_form(data: Any) -> ModelForm:
     form = ModelForm(formdata=data, meta={"data_roots": services().roots})
+    offer_targets(form)
     offered = offer_datasets(form)
     if data is None and offered:
         form.dataset.data = offered[0].id

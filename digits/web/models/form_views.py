@@ -6,12 +6,14 @@ from flask import Blueprint, Response, jsonify, redirect, render_template, reque
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import preflight_result as preflights
+from digits.core.model_job import request_devices
 from digits.kinds import Kind
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag, positive
 from digits.kinds.standard_networks import template
 from digits.web.jobs import serializers
+from digits.web.jobs.compute_choice import check_target, partitions_of_clusters
 from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import SOLVER_FIELDS, USUAL, ModelForm
@@ -77,6 +79,8 @@ def create(kind: Kind) -> AnyResponse:
     form.validate()
     text, weights = network_of(form)
     check_kind(form)
+    if not errors_of(form):
+        check_target(form, request_devices(form.device(), form.compute()))
     if errors := errors_of(form):
         return respond_invalid(errors, lambda: _form_page(form))
     dataset = services().store.get(form.dataset.data, DatasetJob)
@@ -91,6 +95,7 @@ def create(kind: Kind) -> AnyResponse:
                 text=text,
                 network_folder=folder,
                 device=form.device(),
+                compute=form.compute(),
                 owner=current_username(request),
                 group=(form.group_name.data or "").strip(),
             )
@@ -184,4 +189,5 @@ def _form_page(form: ModelForm, *, is_fitted: bool = False, source: str = "") ->
         ),
         weights=network_settings.offers(network_settings.weights_places()),
         devices=serializers.device_rows(),
+        partitions=partitions_of_clusters(),
     )

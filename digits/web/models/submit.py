@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from digits.core import pretrained_files
+from digits.core.compute import Compute
 from digits.core.files import write_bytes
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
@@ -24,6 +25,7 @@ def new_model(
     *,
     text: str,
     network_folder: Path | None = None,
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
     **fields: str | None,
 ) -> ModelJob:
     """Create a job in ``folder`` that trains a network with source code ``text`` on ``dataset``.
@@ -34,7 +36,7 @@ def new_model(
     write_bytes(folder / recipe.network, text.encode())
     if network_folder:
         pretrained_files.link(network_folder, folder)
-    return ModelJob.create(folder, dataset_id=dataset.id, recipe=recipe, name=name, **fields)
+    return ModelJob.create(folder, dataset_id=dataset.id, recipe=recipe, name=name, compute=compute, **fields)
 
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:

@@ -21,9 +21,10 @@ class JobRow(BriefJob):
 
     ``data_kind`` is the name of the kind of a dataset, or of a model's dataset, and ``kind_title`` its title;
     ``picture`` is the URL of a thumbnail of this dataset, if its records are images. ``waiting_for`` names what a
-    waiting job waits for; ``expected_start`` is known if a cluster has queued it. ``refs`` is the number of models of a
-    dataset. ``error`` is the message of a failure; `JobPage.failure` has the rest of it. ``bytes`` is the size of a
-    dataset's records.
+    waiting job waits for. If a cluster has queued it, ``waiting_at`` is the title of the cluster, ``waiting_for`` the
+    reason, and ``expected_start`` may be known. ``cluster`` is the title of the cluster on which a job runs, empty for
+    the machine of the server. ``refs`` is the number of models of a dataset. ``error`` is the message of a failure;
+    `JobPage.failure` has the rest of it. ``bytes`` is the size of a dataset's records.
     """
 
     type: str
@@ -36,7 +37,9 @@ class JobRow(BriefJob):
     status_label: str
     status_css: str
     waiting_for: str
+    waiting_at: str
     expected_start: float | None
+    cluster: str
     running: bool
     progress: float
     eta_seconds: float | None
@@ -80,13 +83,17 @@ class JobTexts(Struct):
 
 
 class JobPage(JobRow):
-    """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured."""
+    """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured.
+
+    ``place`` is where it runs in words, such as *Slurm, partition long, 2 workers*; empty for this machine.
+    """
 
     notes: str
     can_resume: bool
     is_imported: bool
     groups: list[str]
     history: list[tuple[Status, float]]
+    place: str
     directory: str
     folder_bytes: int | None
     failure: Failure | None

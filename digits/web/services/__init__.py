@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -28,6 +29,7 @@ from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.background_tasks import BackgroundTasks
 from digits.runtime.changes import Change, CurveChanged, JobDeleted, ProgressChanged, StatusChanged
 from digits.runtime.devices import Devices
+from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
@@ -45,6 +47,7 @@ from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
 from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluations, health_check
+from digits.web.services.clusters import Clusters
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
@@ -65,10 +68,15 @@ PICTURE_BYTES = 256 << 20
 class Services:
     """Store, scheduler, task runner and the other services of the server.
 
-    Tasks run on ``executor``, by default as processes of this machine.
+    Tasks run on ``executor``, by default as processes of this machine, and on ``clusters`` by their targets.
     """
 
-    def __init__(self, settings: Settings, executor: Executor | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        executor: Executor | None = None,
+        clusters: Mapping[str, ClusterExecutor] | None = None,
+    ) -> None:
         self.settings = settings
         self.tensorflow = find_tensorflow()
         self.roots = Roots(settings.readable_roots)
@@ -86,7 +94,9 @@ class Services:
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
         )
-        self.runner = TaskRunner(Executors(self.executor, _clusters(settings)), may_run=self._maintain)
+        clusters = _clusters(settings) if clusters is None else clusters
+        self.clusters = Clusters(clusters, self.folder / "compute")
+        self.runner = TaskRunner(Executors(self.executor, clusters), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
@@ -129,6 +139,7 @@ class Services:
         self.tensorboards.stop_all()
         self.decoder.close()
         self.model_stores.close()
+        self.clusters.close()
         for running in self.runner.executors:
             running.close()
         self.store.close()
@@ -228,7 +239,7 @@ class Services:
         return getattr(job, "tensorboard_folder", None)
 
 
-def _clusters(settings: Settings) -> dict[str, Executor]:
+def _clusters(settings: Settings) -> dict[str, ClusterExecutor]:
     """Return the executors of the clusters that this server uses, by their compute targets."""
     return {"slurm": SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)} if settings.slurm else {}
 

@@ -102,7 +102,7 @@ def test_a_job_waits_at_the_executor_and_then_runs(server: Server, executor: Thr
     second = server.submit("finishes", request=UNLIMITED)
     server.wait(lambda: second.waiting_for)
     assert second.status is Status.WAIT and second.elapsed == 0
-    assert second.waiting_for == "the executor, because all threads are in use"
+    assert (second.waiting_at, second.waiting_for) == ("the executor", "all threads are in use")
     assert second.expected_start and second.expected_start > second.submitted
     saved = json.loads((second.folder / "job.json").read_text())
     assert saved["tasks"][0]["handle"] == second.tasks[0].handle  # so that a restarted server follows it

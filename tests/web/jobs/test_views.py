@@ -59,14 +59,15 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site, finished: Finished)
 
     job = site.services.store.get(job_id, Job)
     start = time.time() + 7230
-    job.wait_for("the executor, because all nodes are in use", start)
+    job.wait_for("all nodes are in use", start, at="Slurm")
     row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
-    assert (row["waiting_for"], row["expected_start"]) == (
-        "the executor, because all nodes are in use",
+    assert [row[key] for key in ("waiting_at", "waiting_for", "expected_start")] == [
+        "Slurm",
+        "all nodes are in use",
         start,
-    )
+    ]
     page = site.get(f"/datasets/{job_id}").text
-    assert "Waiting for the executor, because all nodes are in use; expected start <time " in page
+    assert "Waiting at Slurm because all nodes are in use; expected to start <time " in page
     assert ">in 2 hours</time>" in page
 
     answer = site.client.put(

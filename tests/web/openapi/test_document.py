@@ -132,7 +132,10 @@ def test_twins_return_the_same_for_all_clients(site: Site, dataset: str, documen
             site.get(f"{path}{ending}?{query}", headers=headers)
             for ending, headers in ((".json", PAGE), ("", JSON), ("", PAGE))
         )
-        assert (as_path.status_code, as_path.get_json()) == (accepted.status_code, accepted.get_json()), twin
+        bodies = [response.get_json() for response in (as_path, accepted)]
+        for target in (target for body in bodies for target in body.get("targets", ())):
+            del target["machine"]  # its load changes
+        assert (as_path.status_code, bodies[0]) == (accepted.status_code, bodies[1]), twin
         assert as_path.is_json and (not page.is_json or twin.startswith("/serve")), twin
         tried.add(twin)
     assert {"/models/{job_id}", "/datasets/{job_id}", "/serve", "/models/{job_id}/evaluation"} <= tried

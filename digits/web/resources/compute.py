@@ -1,0 +1,109 @@
+"""The compute targets of the server, as pages and programs see them. Memory is in bytes, times are Unix times."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from digits.web.resources.jobs import Device, JobRow
+
+
+class ClusterNode(Struct):
+    """A node of a cluster: all and used cores and GPUs.
+
+    ``state`` is the scheduler's word, such as *idle*, and ``reason`` why it is down.
+    """
+
+    name: str
+    state: str
+    cpus: int
+    cpus_used: int
+    gpus: int
+    gpus_used: int
+    memory_mb: int | None
+    reason: str
+
+
+class CheckFinding(Struct):
+    """What a check examined, whether it is in order, and what to change if it is not."""
+
+    title: str
+    is_ok: bool
+    detail: str
+    remedy: str
+
+
+class TargetCheck(Struct):
+    """The latest check of a cluster since the start of the server: its beginning, and its findings so far."""
+
+    at: float
+    is_running: bool
+    findings: list[CheckFinding]
+
+
+class Cluster(Struct):
+    """The nodes of a cluster, its partitions with the default one first, and the latest check."""
+
+    nodes: list[ClusterNode]
+    partitions: list[str]
+    check: TargetCheck | None
+
+
+class GpuProcess(Struct):
+    """A process that uses a GPU.
+
+    ``is_ours`` is whether DIGITS started it; ``job`` is the name of the job that it belongs to, if any.
+    """
+
+    pid: int
+    name: str
+    user: str
+    memory: int | None
+    is_ours: bool
+    job: str | None
+    url: str | None
+
+
+class GpuCard(Device):
+    """A GPU of this machine. Utilization is in percent, temperature in °C."""
+
+    utilization: int | None
+    temperature: int | None
+    processes: list[GpuProcess]
+
+
+class Machine(Struct):
+    """The machine of the server: its processor with the memory, and its GPUs.
+
+    ``load`` is the average number of busy cores in the last minute; ``problem`` is why the GPU driver did not answer.
+    """
+
+    processor: Device
+    cores: int
+    load: float
+    gpus: list[GpuCard]
+    problem: str
+
+
+class Target(Struct):
+    """Where jobs can run: the machine of the server, or a cluster.
+
+    ``state`` is *unreachable* with the ``problem`` if the scheduler does not answer, and *asking* until its first
+    answer. ``jobs`` are the first ones that run or wait there, of ``job_count`` in all.
+    """
+
+    name: str
+    title: str
+    state: Literal["ready", "asking", "unreachable"]
+    problem: str
+    jobs: list[JobRow]
+    job_count: int
+    machine: Machine | None
+    cluster: Cluster | None
+
+
+class Targets(Struct):
+    """The compute targets of the server, its own machine first."""
+
+    targets: list[Target]

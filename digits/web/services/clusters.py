@@ -1,0 +1,135 @@
+"""The clusters on which jobs can run: what their schedulers report, and checks of their setup."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gevent
+
+from digits.core.compute import LOCAL
+from digits.core.files import make_folder
+from digits.core.job import DeviceRequest
+from digits.core.task import Failure
+from digits.runtime.executors.cluster import ClusterExecutor, Finding, Overview
+from digits.web.offload import in_thread
+
+log = logging.getLogger(__name__)
+
+LOCAL_TITLE = "This machine"
+# A page waits this long for a scheduler that has not been asked before; its commands may take 20 seconds.
+PATIENCE_SECONDS = 2.0
+FRESH_SECONDS = 5.0
+
+
+@dataclass
+class Check:
+    """A check of a cluster: its ``findings`` so far, and the Unix time ``at`` which it began."""
+
+    at: float = field(default_factory=time.time)
+    findings: list[Finding] = field(default_factory=list)
+    is_running: bool = True
+
+
+@dataclass
+class ClusterState:
+    """What is known of a cluster: the latest overview, why the scheduler did not answer since, and the latest check.
+
+    Without an ``overview`` or a ``problem``, the scheduler has not answered yet.
+    """
+
+    overview: Overview | None = None
+    problem: str = ""
+    check: Check | None = None
+
+
+class Clusters:
+    """The clusters of the server by target. ``folder`` must be on the file system that their nodes share."""
+
+    def __init__(
+        self,
+        executors: Mapping[str, ClusterExecutor],
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._executors, self._folder, self._clock = executors, folder, clock
+        self._states = {name: ClusterState() for name in executors}
+        self._fresh_until: dict[str, float] = {}
+        self._asking: dict[str, gevent.Greenlet] = {}
+        self._checking: dict[str, gevent.Greenlet] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The targets that are clusters."""
+        return [*self._executors]
+
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles of all targets of the server by name, that of its own machine first."""
+        return {LOCAL: LOCAL_TITLE} | {name: executor.title for name, executor in self._executors.items()}
+
+    def state(self, name: str) -> ClusterState:
+        """Return the state of a cluster, which is at most a few seconds old, unless its scheduler takes longer."""
+        state = self._states[name]
+        if self._fresh_until.get(name, 0.0) <= self._clock() and name not in self._asking:
+            self._asking[name] = gevent.spawn(self._ask, name)
+        if state.overview is None and not state.problem and name in self._asking:
+            self._asking[name].join(PATIENCE_SECONDS)
+        return state
+
+    def check(self, name: str) -> None:
+        """Check a cluster in the background, unless it is being checked."""
+        if name not in self._checking:
+            self._states[name].check = check = Check()
+            self._checking[name] = gevent.spawn(self._run_check, name, check)
+
+    def refusal(self, request: DeviceRequest) -> Failure | None:
+        """Return why the scheduler of the request's target would refuse it, or why it cannot be asked."""
+        executor = self._executors.get(request.compute.target)
+        if executor is None:
+            return None
+        try:
+            make_folder(self._folder)
+            return in_thread(executor.refusal, self._folder, request)
+        except OSError as error:
+            return Failure(
+                f"{executor.title} does not answer: {error}", "Try again, or choose another target."
+            )
+
+    def close(self) -> None:
+        """Report nothing more. Threads that wait for a scheduler end by its time limits."""
+        gevent.killall([*self._asking.values(), *self._checking.values()], block=False)
+
+    def _ask(self, name: str) -> None:
+        state = self._states[name]
+        try:
+            state.overview, state.problem = in_thread(self._executors[name].overview), ""
+        except OSError as error:
+            state.problem = str(error)
+        except Exception as error:
+            log.exception("the overview of %s failed", name)
+            state.problem = f"{type(error).__name__}: {error}"
+        finally:
+            self._fresh_until[name] = self._clock() + FRESH_SECONDS
+            del self._asking[name]
+
+    def _run_check(self, name: str, check: Check) -> None:
+        try:
+            make_folder(self._folder)
+            findings = self._executors[name].check(self._folder)
+            while (finding := in_thread(next, findings, None)) is not None:
+                check.findings.append(finding)
+        except Exception as error:
+            if not isinstance(error, OSError):
+                log.exception("the check of %s failed", name)
+            remedy = "Correct this, and check again."
+            check.findings.append(
+                Finding(title="The check ended early", is_ok=False, detail=str(error), remedy=remedy)
+            )
+        finally:
+            check.is_running = False
+            self._fresh_until.pop(name, None)
+            del self._checking[name]

@@ -1,0 +1,91 @@
+"""Choosing a cluster in the forms, and the page of the compute targets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import JOB_PAGE, SCHEMES, PageFaults, ServerProcess, customize
+from tests.finished_jobs import write_jobs
+
+PASSED = {"id": "preview-1", "result": {"verdict": "The network learns.", "verdict_level": "good"}}
+
+
+@pytest.fixture(scope="session")
+def server(
+    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> ServerProcess:
+    """A server with a cluster, one dataset and one model."""
+    folder = tmp_path_factory.mktemp("jobs")
+    write_jobs(folder, 1, 1)
+    return start_server("--no-standby", "--jobs-dir", str(folder), module="tests.fake_cluster")
+
+
+def assert_fits_phone(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_training_is_sent_to_a_cluster(
+    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
+) -> None:
+    page_faults.allow(r"/models/images/classification.json$")
+    page.route("**/models/preflight", lambda route: route.fulfill(json=PASSED))
+    page.goto("/models/images/classification/new")
+    customize(page)
+    compute = page.get_by_role("region", name="Compute")
+    devices = page.get_by_role("region", name="Device & precision")
+    expect(compute.get_by_label("Partition")).to_be_hidden()
+    compute.get_by_role("radio", name="Slurm").check()
+    expect(devices.get_by_text("No GPU found on this machine.")).to_be_hidden()
+    compute.get_by_label("Partition").select_option("long")
+    compute.get_by_label("Time limit").fill("90")
+    compute.get_by_label("Workers").fill("2")
+    devices.get_by_label("GPUs per worker").fill("4")
+    compute.get_by_text("Cores, memory, account").click()
+    compute.get_by_label("Memory per worker").fill("64000")
+    compute.get_by_label("Additional options").fill("constraint=a100")
+    check_accessibility(page, SCHEMES)
+    assert_fits_phone(page)
+    page.get_by_role("button", name="Train", exact=True).click()
+    error = compute.locator(".error-text")
+    expect(error).to_contain_text("Enter options such as --constraint=a100")
+
+    compute.get_by_label("Additional options").fill("--constraint=a100")
+    page.get_by_role("button", name="Train", exact=True).click()
+    expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"))
+    expect(page.locator("#job-status")).to_contain_text(
+        "Waiting at Slurm because the partition’s resources are in use; expected to start in 20 minutes"
+    )
+    expect(page.locator("#job-facts")).to_contain_text("Slurm, partition long, 2 workers")
+    check_accessibility(page)
+
+
+def test_the_page_of_the_targets_checks_a_cluster(
+    page: Page, check_accessibility: Callable[[Page], None]
+) -> None:
+    page.goto("/")
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Compute").click()
+    slurm = page.get_by_role("region", name="Slurm", exact=True)
+    expect(page.get_by_role("region", name="This machine")).to_contain_text("No GPU found on this machine.")
+    expect(slurm.get_by_role("row").filter(has_text="n3")).to_contain_text("disk is full")
+    slurm.get_by_role("button", name="Check").click()
+    expect(slurm.get_by_role("status")).to_contain_text("1 check failed")
+    expect(slurm.get_by_role("status")).to_contain_text("Install DIGITS in a folder that all nodes share.")
+    check_accessibility(page, SCHEMES)
+    assert_fits_phone(page)
+
+
+def test_a_dataset_is_sent_to_a_cluster(page: Page, check_accessibility: Callable[[Page], None]) -> None:
+    page.goto("/datasets/images/classification/new")
+    page.locator("#compute > summary").click()
+    panel = page.locator("#compute")
+    expect(panel.get_by_label("Time limit")).to_be_hidden()
+    panel.get_by_role("radio", name="Slurm").check()
+    expect(panel.get_by_label("Time limit")).to_be_visible()
+    expect(panel.get_by_label("Workers")).to_have_count(0)
+    check_accessibility(page)

@@ -1,0 +1,208 @@
+"""The page of the compute targets, and jobs that choose one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.core.compute import Compute
+from digits.core.model_job import ModelJob
+from digits.core.task import Failure
+from digits.kinds.jobs import DatasetJob
+from tests.fake_cluster import FakeCluster
+from tests.shared_executor import SharedExecutor
+from tests.site import Site, open_site, site_settings
+from tests.web.trained import Finished
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def site(tmp_path: Path, executor: SharedExecutor, cluster: FakeCluster) -> Iterator[Site]:
+    opened = open_site(site_settings(tmp_path), executor, {"slurm": cluster})
+    yield opened
+    opened.close()
+
+
+def target(site: Site, name: str) -> dict[str, Any]:
+    targets = site.json("/compute.json")["targets"]
+    return next(found for found in targets if found["name"] == name)
+
+
+ON_SLURM = {
+    "compute_target": "slurm",
+    "compute_workers": 2,
+    "compute_cpus": 4,
+    "compute_memory_mb": 8000,
+    "compute_minutes": 90,
+    "compute_partition": "long",
+    "compute_account": "lab",
+    "compute_qos": "high",
+    "compute_options": "--constraint=a100\n--exclusive",
+    "select_gpu_count": 2,
+}
+WANTED = Compute(
+    target="slurm",
+    workers=2,
+    cpus=4,
+    memory_mb=8000,
+    minutes=90,
+    partition="long",
+    account="lab",
+    qos="high",
+    options=("--constraint=a100", "--exclusive"),
+)
+
+
+def test_a_training_waits_on_the_cluster_that_its_form_chooses(
+    site: Site, cluster: FakeCluster, finished: Finished
+) -> None:
+    dataset = finished.dataset(site)
+    model = site.api.create_model("far away", dataset, standard_networks="lenet", **ON_SLURM).id
+    job = site.services.store.get(model, ModelJob)
+    site.wait(lambda: job.waiting_at)
+    assert job.compute == cluster.requests[0].compute == WANTED
+    assert (job.device, cluster.requests[0].gpu_count) == ("next:2", 2)
+    row = site.json(f"/jobs/{model}/table_data.json")["job"]
+    assert (row["cluster"], row["waiting_at"]) == ("Slurm", "Slurm")
+    assert row["waiting_for"] == "the partition’s resources are in use" and row["expected_start"]
+    words = "Waiting at Slurm because the partition’s resources are in use; expected to start <time "
+    for page in ("/", f"/models/{model}", "/compute"):
+        assert words in site.get(page).text
+    assert ">Slurm, partition long, 2 workers</dd>" in site.get(f"/models/{model}").text
+    assert [row["id"] for row in target(site, "slurm")["jobs"]] == [model]
+    assert target(site, "local")["jobs"] == []
+
+    cluster.release()
+    site.wait(lambda: site.status(model) == "Running")
+    clone = site.get(f"/models/images/classification/new?clone={model}").text
+    for field in (
+        'value="slurm" checked',
+        'name="compute_cpus"',
+        'value="8000"',
+        "--constraint=a100\n--exclusive",
+    ):
+        assert field in clone
+    copy = site.api.create_model("again", dataset, clone=model).id
+    assert site.services.store.get(copy, ModelJob).compute == WANTED
+    for job_id in (model, copy):
+        site.api.abort(job_id)
+        assert site.wait_for_end(job_id) == "Aborted"
+
+
+def test_a_dataset_is_created_on_the_cluster(site: Site, cluster: FakeCluster) -> None:
+    dataset = site.dataset(compute_target="slurm", compute_partition="long")
+    job = site.services.store.get(dataset, DatasetJob)
+    site.wait(lambda: job.waiting_at)
+    assert job.compute == cluster.requests[0].compute == Compute(target="slurm", partition="long")
+    assert 'value="slurm" checked' in site.get(f"/datasets/images/classification/new?clone={dataset}").text
+
+
+def test_on_this_machine_only_the_number_of_workers_counts(site: Site, finished: Finished) -> None:
+    dataset = finished.dataset(site)
+    fields = {**ON_SLURM, "compute_target": "local", "select_gpu": "cpu", "standard_networks": "lenet"}
+    model = site.api.create_model("here", dataset, **fields).id
+    assert site.services.store.get(model, ModelJob).compute == Compute(workers=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wrong", "message"),
+    [
+        ({"compute_target": "moon"}, "compute_target", "Not a valid choice."),
+        ({"compute_partition": "a b"}, "compute_partition", "Use letters"),
+        ({"compute_options": "rm -rf"}, "compute_options", "Enter options such as"),
+        ({"compute_workers": 65}, "compute_workers", "between 1 and 64"),
+        ({"compute_minutes": 0}, "compute_minutes", "between 1 and"),
+        ({"select_gpu": "0,1"}, "select_gpu", "a number of GPUs for each worker"),
+    ],
+)
+def test_invalid_choices_are_refused_at_their_fields(
+    site: Site, finished: Finished, fields: dict[str, Any], wrong: str, message: str
+) -> None:
+    sent = {
+        "model_name": "a",
+        "dataset": finished.dataset(site),
+        "standard_networks": "lenet",
+        **ON_SLURM,
+        **fields,
+    }
+    answer = site.post("/models/images/classification.json", **sent)
+    assert answer.status_code == 400
+    assert message in answer.get_json()["errors"][wrong][0]
+
+
+def test_what_the_scheduler_would_refuse_is_not_queued(
+    site: Site, cluster: FakeCluster, finished: Finished
+) -> None:
+    sent = {"model_name": "a", "dataset": finished.dataset(site), "standard_networks": "lenet", **ON_SLURM}
+
+    def errors(path: str = "/models/images/classification.json", **fields: Any) -> Any:
+        answer = site.post(path, **{**sent, **fields})
+        assert answer.status_code == 400
+        return answer.get_json()["errors"]
+
+    words = "Requested time limit is invalid (missing or exceeds some limit)."
+    cluster.refused = Failure(words, "Enter a shorter time limit.")
+    assert (
+        errors()
+        == errors("/models/preflight")
+        == {"compute_minutes": [f"{words} Enter a shorter time limit."]}
+    )
+    cluster.refused = Failure("Requested node configuration is not available.")
+    assert errors().keys() == {"compute_target"}
+    cluster.problem = "squeue: Unable to contact slurm controller"
+    assert "Slurm does not answer: squeue: Unable to contact" in errors()["compute_target"][0]
+    cluster.problem = ""
+    answer = site.post(
+        "/datasets/images/classification.json",
+        dataset_name="b",
+        folder_train=str(site.data / "bars"),
+        compute_target="slurm",
+    )
+    assert answer.status_code == 400 and cluster.requests == []
+
+
+def test_the_page_shows_nodes_and_what_a_check_found(site: Site, cluster: FakeCluster) -> None:
+    slurm = target(site, "slurm")
+    assert (slurm["state"], slurm["title"], slurm["cluster"]["partitions"]) == (
+        "ready",
+        "Slurm",
+        ["main", "long"],
+    )
+    assert slurm["cluster"]["nodes"][2]["reason"] == "disk is full" and slurm["cluster"]["check"] is None
+    page = site.get("/compute").text
+    assert "8 of 96 in use" in page and "1 of 12 in use" in page and "disk is full" in page
+
+    cluster.may_check.clear()
+    assert site.post("/compute/slurm/check").headers["Location"] == "/compute#target-slurm"
+    site.wait(lambda: target(site, "slurm")["cluster"]["check"]["findings"])
+    check = site.api.check_compute("slurm").cluster
+    assert check and check.check and check.check.is_running and len(check.check.findings) == 1
+    assert "Checking…" in site.get("/compute").text
+    cluster.may_check.set()
+    site.wait(lambda: not target(site, "slurm")["cluster"]["check"]["is_running"])
+    page = site.get("/compute").text
+    assert "1 check failed" in page and "Install DIGITS in a folder that all nodes share." in page
+
+
+def test_a_cluster_that_does_not_answer_keeps_its_last_nodes(site: Site, cluster: FakeCluster) -> None:
+    cluster.problem = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    slurm = target(site, "slurm")
+    assert (slurm["state"], slurm["problem"]) == ("unreachable", cluster.problem)
+    assert f"Slurm does not answer: {cluster.problem}" in site.get("/compute").text
+    form = site.get("/datasets/images/classification/new").text
+    assert '<input autocomplete="off" class="input" id="compute_partition"' in form
+
+
+def test_this_machine_has_no_check_and_other_targets_are_unknown(site: Site) -> None:
+    for name in ("local", "moon"):
+        assert site.post(f"/compute/{name}/check.json").status_code == 404
+    machine = target(site, "local")["machine"]
+    assert machine["processor"]["is_gpu"] is False and machine["cores"] >= 1
+    assert "No GPU found on this machine." in site.get("/compute").text
