@@ -18,17 +18,34 @@ _Option = Annotated[str, Meta(pattern=r"^--[a-z][a-z0-9-]*(=[^\x00-\x1f]*)?\Z", 
 class Compute(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The compute ``target`` of a job, by its name in `digits.runtime.executors.pools.Executors`, and its share of it.
 
-    ``workers`` processes share a training; on a cluster, each has a node of its own, with ``cpus`` cores and
-    ``memory_mb`` MiB. A run is interrupted after ``minutes``. The other fields are Slurm's; ``options`` are further
-    options of ``sbatch``, such as ``--constraint=a100``. Fields without a value leave the choice to the scheduler.
+    A run is interrupted after ``minutes``. Fields from ``partition`` on are Slurm's. Fields without a value leave the
+    choice to the scheduler. Forms and ``digits train`` show the titles and descriptions.
     """
 
-    target: _Name = LOCAL
-    workers: Annotated[int, Meta(ge=1, le=MAX_WORKERS)] = 1
-    cpus: _Amount | None = None
-    memory_mb: _Amount | None = None
-    minutes: _Amount | None = None
-    partition: _Name = ""
-    account: _Name = ""
-    qos: _Name = ""
-    options: Annotated[tuple[_Option, ...], Meta(max_length=20)] = ()
+    target: Annotated[_Name, Meta(title="Run on", description="The compute target.")] = LOCAL
+    workers: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=MAX_WORKERS,
+            title="Workers",
+            description="Processes that share a training, with the same curves; on a cluster, one on each node.",
+        ),
+    ] = 1
+    cpus: Annotated[_Amount | None, Meta(title="Cores per worker", description="CPU cores of each node.")] = (
+        None
+    )
+    memory_mb: Annotated[
+        _Amount | None, Meta(title="Memory per worker", description="Memory of each node in MiB.")
+    ] = None
+    minutes: Annotated[
+        _Amount | None,
+        Meta(title="Time limit", description="Minutes after which the cluster interrupts a run."),
+    ] = None
+    partition: Annotated[_Name, Meta(title="Partition", description="A group of nodes.")] = ""
+    account: Annotated[_Name, Meta(title="Account", description="The account that is charged.")] = ""
+    qos: Annotated[_Name, Meta(title="QoS", description="The quality of service.")] = ""
+    options: Annotated[
+        tuple[_Option, ...],
+        Meta(max_length=20, title="Additional options", description="Options of sbatch, one per line."),
+    ] = ()

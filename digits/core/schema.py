@@ -50,12 +50,14 @@ else:
 
 
 class Limits(NamedTuple):
-    """The default of a field, its smallest and largest value, and its choices."""
+    """The default of a field, its smallest and largest value, its choices, its title and its description."""
 
     default: Any = None
     low: float | None = None
     high: float | None = None
     choices: tuple[Any, ...] = ()
+    title: str = ""
+    description: str = ""
 
 
 @functools.cache
@@ -82,17 +84,19 @@ def limits(type_: type[Struct], name: str) -> Limits:
     A limit that is excluded, such as that of a positive number, is the same as an included one here.
     """
     field = next(field for field in msgspec.structs.fields(type_) if field.name == name)
-    declared = inspect.type_info(field.type)
+    declared, words = inspect.type_info(field.type), {}
+    if isinstance(declared, inspect.Metadata):
+        declared, words = declared.type, declared.extra_json_schema or {}
     if isinstance(declared, inspect.UnionType):
         declared = next(item for item in declared.types if not isinstance(item, inspect.NoneType))
     default = None if field.default is msgspec.NODEFAULT else field.default
     if isinstance(declared, inspect.LiteralType):
-        return Limits(default, choices=tuple(declared.values))
+        return Limits(default, choices=tuple(declared.values), **words)
     if isinstance(declared, (inspect.IntType, inspect.FloatType)):
         low = declared.ge if declared.ge is not None else declared.gt
         high = declared.le if declared.le is not None else declared.lt
-        return Limits(default, low, high)
-    return Limits(default)
+        return Limits(default, low, high, **words)
+    return Limits(default, **words)
 
 
 def _decode_custom(type_: Any, value: Any) -> Any:

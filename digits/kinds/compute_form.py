@@ -12,14 +12,15 @@ from digits.core import schema
 from digits.core.compute import LOCAL, Compute
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
+    Between,
     Binding,
     Bound,
+    ChoiceField,
     JobForm,
     LinesField,
+    OptionalInteger,
     TextField,
     choices,
-    select,
-    whole,
 )
 
 # All that a server may have; it offers those that it has.
@@ -42,30 +43,34 @@ class OptionsField(Bound, LinesField):
         return "\n".join(value)
 
 
-def _name(label: str, name: str, description: str) -> TextField:
-    binding = Binding(Compute, name)
-    return TextField(label, [Optional()], description=description, default="", binding=binding)
+def _words(name: str) -> dict[str, Any]:
+    """Return the arguments of the field of the setting ``name``."""
+    limits = schema.limits(Compute, name)
+    return {"label": limits.title, "description": limits.description, "binding": Binding(Compute, name)}
+
+
+def amount(name: str, default: int | None = None) -> OptionalInteger:
+    """Return a field for the amount ``name`` of `Compute`."""
+    validators = [Optional(), Between(schema.limits(Compute, name))]
+    return OptionalInteger(validators=validators, default=default, **_words(name))
+
+
+def _name(name: str) -> TextField:
+    return TextField(validators=[Optional()], default="", **_words(name))
 
 
 class ComputeFields(JobForm):
-    """Where a job runs. ``digits train`` has an option for each field.
+    """Where a job runs; forms offer the targets of their server."""
 
-    Forms offer the targets of their server; other targets are invalid.
-    """
-
-    compute_target = select("Run on", TARGETS, Compute, "target")
-    compute_cpus = whole("CPU cores per worker", Compute, "cpus")
-    compute_memory_mb = whole("Memory per worker (MiB)", Compute, "memory_mb")
-    compute_minutes = whole("Time limit (minutes)", Compute, "minutes")
-    compute_partition = _name("Partition", "partition", "")
-    compute_account = _name("Account", "account", "The account that is charged.")
-    compute_qos = _name("Quality of service", "qos", "")
+    compute_target = ChoiceField(choices=TARGETS, default=LOCAL, **_words("target"))
+    compute_cpus = amount("cpus")
+    compute_memory_mb = amount("memory_mb")
+    compute_minutes = amount("minutes")
+    compute_partition = _name("partition")
+    compute_account = _name("account")
+    compute_qos = _name("qos")
     compute_options = OptionsField(
-        "Additional options",
-        default="",
-        description="Options of sbatch, one per line.",
-        validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)],
-        binding=Binding(Compute, "options"),
+        validators=[Optional(), Length(max=MAX_LIST_CHARACTERS)], default="", **_words("options")
     )
 
     @property

@@ -10,11 +10,10 @@ from msgspec import Struct
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
-from digits.core.compute import Compute
 from digits.core.model_job import DEVICE
 from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
-from digits.kinds.compute_form import ComputeFields
+from digits.kinds.compute_form import ComputeFields, amount
 from digits.kinds.form_fields import (
     MAX_LIST_CHARACTERS,
     NAME_LENGTH,
@@ -193,7 +192,7 @@ class XlaField(ChoiceField):
 class DeviceFields(ComputeFields):
     """Compute target, devices and precision of a training."""
 
-    compute_workers = whole("Workers", Compute, "workers", 1)
+    compute_workers = amount("workers", 1)
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
