@@ -84,9 +84,10 @@ def limits(type_: type[Struct], name: str) -> Limits:
     A limit that is excluded, such as that of a positive number, is the same as an included one here.
     """
     field = next(field for field in msgspec.structs.fields(type_) if field.name == name)
-    declared, words = inspect.type_info(field.type), {}
+    declared: Any = inspect.type_info(field.type)
+    words: dict[str, Any] = {}
     if isinstance(declared, inspect.Metadata):
-        declared, words = declared.type, declared.extra_json_schema or {}
+        words, declared = declared.extra_json_schema or {}, declared.type
     if isinstance(declared, inspect.UnionType):
         declared = next(item for item in declared.types if not isinstance(item, inspect.NoneType))
     default = None if field.default is msgspec.NODEFAULT else field.default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -197,7 +198,7 @@ def test_a_cluster_that_does_not_answer_keeps_its_last_nodes(site: Site, cluster
     assert (slurm["state"], slurm["problem"]) == ("unreachable", cluster.problem)
     assert f"Slurm does not answer: {cluster.problem}" in site.get("/compute").text
     form = site.get("/datasets/images/classification/new").text
-    assert '<input autocomplete="off" class="input" id="compute_partition"' in form
+    assert re.search(r'<input [^>]*id="compute_partition"', form)
 
 
 def test_this_machine_has_no_check_and_other_targets_are_unknown(site: Site) -> None:
