@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from gevent.monkey import get_original
 
 _poll = get_original("select", "poll")
+_posix_spawn = get_original("os", "posix_spawn")
 _waitpid = get_original("os", "waitpid")
 _sleep = get_original("time", "sleep")
 
@@ -42,7 +43,7 @@ class Commands:
             raise CommandFailed(f"the command {command[0]} is not installed")
         reading, writing = os.pipe()
         try:
-            pid = os.posix_spawn(
+            pid = _posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", _WITH_CODE, "sh", program, *command[1:]],
                 self._environment,

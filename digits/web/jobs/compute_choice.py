@@ -10,6 +10,7 @@ from digits.web.services import services
 
 # What a refusal of a scheduler is about, by words in it; the first match decides.
 _ABOUT = {
+    r"--\w": "compute_options",
     r"\baccount\b": "compute_account",
     r"\bpartition\b": "compute_partition",
     r"\bqos\b": "compute_qos",
@@ -47,4 +48,5 @@ def check_target(form: ComputeFields, request: DeviceRequest) -> None:
         (name for words, name in _ABOUT.items() if name in form and re.search(words, refused.message, re.I)),
         "compute_target",
     )
-    form[about].errors = [*form[about].errors, f"{refused.message} {refused.hint}".strip()]
+    sentences = f"{refused.message.rstrip('.')}. {refused.hint}".strip()
+    form[about].errors = [*form[about].errors, sentences]

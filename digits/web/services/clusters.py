@@ -95,9 +95,7 @@ class Clusters:
             make_folder(self._folder)
             return in_thread(executor.refusal, self._folder, request)
         except OSError as error:
-            return Failure(
-                f"{executor.title} does not answer: {error}", "Try again, or choose another target."
-            )
+            return Failure(str(error), "Try again, or choose another target.")
 
     def close(self) -> None:
         """Report nothing more. Threads that wait for a scheduler end by its time limits."""

@@ -157,8 +157,8 @@ def test_what_the_scheduler_would_refuse_is_not_queued(
     )
     cluster.refused = Failure("Requested node configuration is not available.")
     assert errors().keys() == {"compute_target"}
-    cluster.problem = "squeue: Unable to contact slurm controller"
-    assert "Slurm does not answer: squeue: Unable to contact" in errors()["compute_target"][0]
+    cluster.problem = "Slurm does not answer: Unable to contact slurm controller."
+    assert errors()["compute_target"] == [f"{cluster.problem} Try again, or choose another target."]
     cluster.problem = ""
     answer = site.post(
         "/datasets/images/classification.json",
@@ -193,10 +193,10 @@ def test_the_page_shows_nodes_and_what_a_check_found(site: Site, cluster: FakeCl
 
 
 def test_a_cluster_that_does_not_answer_keeps_its_last_nodes(site: Site, cluster: FakeCluster) -> None:
-    cluster.problem = "slurm_load_partitions: Unable to contact slurm controller (connect failure)"
+    cluster.problem = "Slurm does not answer: Unable to contact slurm controller (connect failure)."
     slurm = target(site, "slurm")
     assert (slurm["state"], slurm["problem"]) == ("unreachable", cluster.problem)
-    assert f"Slurm does not answer: {cluster.problem}" in site.get("/compute").text
+    assert f"<strong>{cluster.problem}</strong>" in site.get("/compute").text
     form = site.get("/datasets/images/classification/new").text
     assert re.search(r'<input [^>]*id="compute_partition"', form)
 
