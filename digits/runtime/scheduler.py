@@ -117,6 +117,8 @@ class Scheduler:
         self._report = report
         self._runs: dict[tuple[str, str], TaskRun] = {}
         self._states = TaskStates(lambda job, task: (job.id, task.name) in self._runs)
+        # Jobs that may have tasks to start, so that a decision does not examine those that only run.
+        self._waiting: dict[str, Job] = {}
         self._problems: dict[str, str] = {}
         self._decided_at: tuple[int, float] | None = None
 
@@ -129,6 +131,7 @@ class Scheduler:
                 if job.tasks:
                     self._status_changed(job)
                 if job.status.is_running:
+                    self._waiting[job.id] = job
                     self._catch_up(job)
                     self._adopt(job)
         self._runner.every_round.append(self._decide)
@@ -142,6 +145,7 @@ class Scheduler:
         """Submit new jobs, all or none. Each one starts as soon as its requirements are met; raises OSError."""
         self._store.add(*new)
         for job in new:
+            self._waiting[job.id] = job
             self._report(changes.JobAdded(job))
         self._reconsider()
 
@@ -170,6 +174,7 @@ class Scheduler:
         """
         self._store.edit(job)  # first, because nothing after this can fail
         (prepare or job.resume)()
+        self._waiting[job.id] = job
         self._catch_up(job)  # its pages show its previous progress until it runs
         self._status_changed(job)
         self._reconsider()
@@ -184,6 +189,7 @@ class Scheduler:
             raise NotReady(f"A process of “{job.name}” did not exit.", "Try again in a moment.")
         self._store.remove(job)
         self._states.forget(job)
+        self._waiting.pop(job.id, None)
         self._problems.pop(job.id, None)
         self._report(changes.JobDeleted(job))
 
@@ -207,7 +213,8 @@ class Scheduler:
         if self._decided_at and self._decided_at[0] == released and now < self._decided_at[1]:
             return
         self._decided_at = released, now + DECIDE_SECONDS
-        if not any(self._startable(job) for job in self._store.running()):
+        self._waiting = {job.id: job for job in self._waiting.values() if self._startable(job)}
+        if not self._waiting:
             return
         executors = self._runner.executors
         # May yield, so before the jobs are examined.
@@ -219,14 +226,15 @@ class Scheduler:
                 if job.id in choice.unsatisfiable:
                     self._give_up(job, choice.unsatisfiable[job.id])
                 elif job.id in choice.waiting:
-                    self._postpone(job, choice.waiting[job.id])
+                    # Not written to the disk, which a sweep would keep busy: it means the same as before.
+                    self._postpone(job, choice.waiting[job.id], saves=False)
         for start in choice.start:
             run = self._new_run(start.job, start.task, start.placement)
             run.may_exist = True
             self._runner.submit(run)
 
     def _candidates(self) -> Iterator[Candidate]:
-        for job in self._store.running():
+        for job in self._store.in_order(self._waiting.values()):
             with self._isolated(job):
                 tasks = [(task, job.device_request(task)) for task in self._startable(job)]
                 for _, request in tasks:
@@ -243,12 +251,14 @@ class Scheduler:
             if task.status in (Status.INIT, Status.WAIT) and (job.id, task.name) not in self._runs
         ]
 
-    def _postpone(self, job: Job, reason: str, expected_start: float | None = None, at: str = "") -> None:
+    def _postpone(
+        self, job: Job, reason: str, expected_start: float | None = None, at: str = "", *, saves: bool = True
+    ) -> None:
         for task in job.tasks:
             if task.status is Status.INIT:
                 task.move(Status.WAIT)
         if job.wait_for(reason, expected_start, at):
-            self._status_changed(job, even_if_same=True)
+            self._status_changed(job, even_if_same=True, saves=saves)
 
     def _give_up(self, job: Job, failure: Failure) -> None:
         for task in self._startable(job):
@@ -372,6 +382,7 @@ class Scheduler:
 
     def _forget(self, job: Job, task: Task) -> None:
         self._runs.pop((job.id, task.name), None)
+        self._waiting[job.id] = job  # the task may have to start again
         self._states.keep(job)
         self._reconsider()
 
@@ -418,11 +429,16 @@ class Scheduler:
         except Exception:
             log.exception("job %s could not be ended", job.id)
 
-    def _status_changed(self, job: Job, *, even_if_same: bool = False, at: float | None = None) -> None:
+    def _status_changed(
+        self, job: Job, *, even_if_same: bool = False, at: float | None = None, saves: bool = True
+    ) -> None:
         if not (job.update_status(at) or even_if_same):
             return
         try:
-            self._store.save(job)
+            if saves:
+                self._store.save(job)
+            else:
+                self._store.index.update(job)
         except (ValueError, UnreadableFile):
             log.exception("job %s could not be saved", job.id)
         log.info("job %s: %s", job.id, job.status.title)

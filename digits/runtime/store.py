@@ -50,7 +50,7 @@ class Store:
         self.folder = folder
         self._types = types
         self._jobs: dict[str, Job] = {}
-        # Unfinished jobs, so that the scheduler does not have to examine all jobs; see `running`.
+        # Unfinished jobs, found without examining all jobs; see `running`.
         self._unfinished: set[str] = set()
         self._positions: dict[str, int] = {}
         self._children: defaultdict[str, list[Job]] = defaultdict(list)
@@ -211,6 +211,10 @@ class Store:
         self._unfinished = {job_id for job_id in self._unfinished if self._is_running(job_id)}
         ids = sorted(self._unfinished, key=self._positions.__getitem__)
         return (self._jobs[job_id] for job_id in ids if self._is_running(job_id))
+
+    def in_order(self, some: Iterable[Job]) -> list[Job]:
+        """Return ``some`` jobs of this store, oldest first."""
+        return sorted(some, key=lambda job: self._positions[job.id])
 
     def check_deletable(self, job: Job) -> None:
         """Raise InUse, with the names of the jobs, if any depend on ``job``."""

@@ -22,7 +22,7 @@ from digits.core.job import DeviceRequest
 from digits.core.task import Handle
 from digits.runtime.executors.executor import Executor, Exit, Holder, Placement, Waiting, place
 from digits.runtime.executors.pools import Executors
-from digits.runtime.turns import next_turn
+from digits.runtime.turns import begin_turn, end_long_turn, next_turn
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,10 @@ POLL_SECONDS = 0.05
 IDLE_SECONDS = 1.0
 # Pause between time slices of a run with a long backlog, which limits it to about half of the server's time.
 BEHIND_SECONDS = 0.01
+# Polls take at most about this share of the server's time: if many tasks run, each is polled less often.
+POLL_SHARE = 0.2
+# How many polls determine the mean time of one.
+COST_POLLS = 100
 # Of the output of a task.
 _LAST_BYTES = 64 * 1024
 _LAST_LINES = 40
@@ -125,6 +129,10 @@ class TaskRunner:
         self._may_run = may_run
         self._queue: list[TaskRun] = []
         self._active: list[TaskRun] = []
+        # The folders of active runs.
+        self._folders: set[Path] = set()
+        # Mean time that a poll takes, in seconds.
+        self._poll_cost = 0.0
         self._bell = Event()
         self._loop: gevent.Greenlet | None = None
         self._is_closed = False
@@ -161,7 +169,7 @@ class TaskRunner:
         if run.placement is not None:
             self._reserve(run, run.placement)
         run.phase = Phase.RUNNING
-        self._active.append(run)
+        self._activate(run)
         self.wake()
         return run
 
@@ -229,14 +237,17 @@ class TaskRunner:
         """One round: poll the active runs that are due, then start queued ones."""
         may_run = self._may_run()
         now = time.monotonic()
+        begin_turn()
         for run in list(self._active):
             if run.phase is Phase.RUNNING and now >= run._due:
                 run._due = self._next_due(run, now)
                 if may_run:
+                    began = time.monotonic()
                     self._poll(run, now)
+                    self._poll_cost += (time.monotonic() - began - self._poll_cost) / COST_POLLS
                 self._limit_time(run, now)
-                if run._is_behind and self._loop is not None:
-                    next_turn()
+                if self._loop is not None:
+                    next_turn() if run._is_behind else end_long_turn()
         if may_run:
             for call in self.every_round:
                 call()
@@ -257,14 +268,14 @@ class TaskRunner:
     def _next_due(self, run: TaskRun, now: float) -> float:
         """Return when to poll ``run`` again. All that wait at an executor are polled in the same rounds."""
         if run.waiting is None or run.stop_requested:
-            return now + run.poll_seconds
+            return now + max(run.poll_seconds, self._poll_cost * len(self._active) / POLL_SHARE)
         interval = self.executor_of(run).poll_seconds
         return now - now % interval + interval
 
     def _patience(self) -> float:
         """Seconds until the next run is due."""
         due = [run._due for run in self._active if run.phase is Phase.RUNNING]
-        return min(IDLE_SECONDS, max(0.0, min(due) - time.monotonic())) if due else IDLE_SECONDS
+        return min(IDLE_SECONDS, max(BEHIND_SECONDS, min(due) - time.monotonic())) if due else IDLE_SECONDS
 
     def _start_queued(self) -> None:
         for run in list(self._queue):
@@ -279,7 +290,7 @@ class TaskRunner:
                 continue
             run.placement = placement
             self._queue.remove(run)
-            self._active.append(run)
+            self._activate(run)
             run.phase = Phase.STARTING
             if self._loop is None:
                 self._start(run)
@@ -288,7 +299,11 @@ class TaskRunner:
 
     def _can_start(self, run: TaskRun) -> bool:
         # The end of a run is known once none of the processes in its folder runs.
-        return run.phase is Phase.QUEUED and all(other.folder != run.folder for other in self._active)
+        return run.phase is Phase.QUEUED and run.folder not in self._folders
+
+    def _activate(self, run: TaskRun) -> None:
+        self._active.append(run)
+        self._folders.add(run.folder)
 
     def _reserve(self, run: TaskRun, placement: Placement) -> None:
         self.executor_of(run).ledger.reserve(placement, run.holder)
@@ -367,9 +382,11 @@ class TaskRunner:
         if not self._call_follow(run) and phase is Phase.RUNNING:
             run.phase = phase
             return
-        for runs in (self._queue, self._active):
-            if run in runs:
-                runs.remove(run)
+        if run in self._queue:
+            self._queue.remove(run)
+        if run in self._active:
+            self._active.remove(run)
+            self._folders.discard(run.folder)
         if run.placement is not None:
             self._release(run, run.placement)
         run.settle()

@@ -115,6 +115,28 @@ def test_abort_works_while_waiting_and_while_running(server: Server) -> None:
     assert first.failure is None
 
 
+def test_a_job_that_waits_for_a_device_is_shown_but_not_saved(server: Server) -> None:
+    first, second = server.submit("runs"), server.submit("runs")
+    server.wait(lambda: first.status is Status.RUN and second.status is Status.WAIT)
+    saved = {job.id: json.loads((job.folder / "job.json").read_text())["tasks"][0] for job in (first, second)}
+    assert saved[first.id]["history"][-1][0] == "R"
+    assert [status for status, _ in saved[second.id]["history"]] == ["I"]
+    assert server.store.index.select(ToyJob, "waiting") == [second]
+
+
+def test_a_decision_examines_only_waiting_jobs(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = server.submit("runs"), server.submit("runs")
+    server.wait(lambda: first.status is Status.RUN and second.status is Status.WAIT)
+    examined: list[ToyJob] = []
+    startable = server.scheduler._startable
+    monkeypatch.setattr(server.scheduler, "_startable", lambda job: examined.append(job) or startable(job))
+    server.scheduler._reconsider()
+    server.wait(lambda: examined)
+    assert set(examined) == {second}
+    assert server.scheduler.abort(first)
+    server.wait(lambda: second.status is Status.RUN)
+
+
 def test_a_job_waits_for_its_dataset(server: Server) -> None:
     dataset = server.submit("finishes", request=DeviceRequest("dataset"))
     model = server.submit("finishes", needed=(dataset.id,))

@@ -200,3 +200,20 @@ def test_a_run_starts_once_and_within_the_limit_if_listing_devices_takes_time(si
     wait_until(lambda: all(run.has_ended for run in runs))
     assert site.ledger.holders() == {}
     assert [name for name, phase in site.phases if phase is Phase.ENDED].count("a") == 1
+
+
+def test_many_runs_are_polled_less_often(tmp_path: Path) -> None:
+    site = Site(tmp_path, serves=False)
+    site.executor.ledger = DeviceLedger({})
+    runs = [site.runner.submit(site.run(name)) for name in "abc"]
+    site.runner._poll_cost = 2.0
+    site.runner.tick()
+    site.phases.clear()
+    site.done.set()
+    wait_until(lambda: site.executor.clear(site.folder))
+    site.runner.tick()
+    assert site.phases == []  # each is polled once in 30 s, so that polls take a fifth of the time
+    site.runner.stop(runs[0])
+    wait_until(lambda: site.runner.tick() or runs[0].has_ended)
+    assert [run.has_ended for run in runs] == [True, False, False]
+    site.runner.close()
