@@ -112,12 +112,18 @@ function receive({ detail: message }) {
   const patch = patches[message.update];
   if (patch) {
     for (const place of places(message.job_id)) patch(place, message);
-  } else if (message.update === 'deleted') {
-    selection.forget(message.job_id);
-    refetchSoon();
-  } else if (['status', 'attribute', 'added'].includes(message.update)) {
-    refetchSoon();
+  } else if (['deleted', 'status', 'attribute', 'added'].includes(message.update)) {
+    if (message.update === 'deleted') selection.forget(message.job_id);
+    refetchInTurn(message.spread ?? 0);
   }
+}
+
+let turn = null;
+
+/** Refetches at a random moment of the next `spread` seconds, so that a crowd does not do so at once. */
+function refetchInTurn(spread) {
+  if (!spread) refetchSoon();
+  else turn ??= setTimeout(() => { turn = null; refetch(); }, Math.random() * spread * 1000);
 }
 
 document.addEventListener('job-update', receive);

@@ -130,8 +130,10 @@ def test_a_decision_examines_only_waiting_jobs(server: Server, monkeypatch: pyte
     examined: list[ToyJob] = []
     startable = server.scheduler._startable
     monkeypatch.setattr(server.scheduler, "_startable", lambda job: examined.append(job) or startable(job))
-    server.scheduler._reconsider()
-    server.wait(lambda: examined)
+    for _ in range(2):  # the first round notices that the other one runs
+        examined.clear()
+        server.scheduler._reconsider()
+        server.wait(lambda: examined)
     assert set(examined) == {second}
     assert server.scheduler.abort(first)
     server.wait(lambda: second.status is Status.RUN)

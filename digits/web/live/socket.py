@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 from collections.abc import Callable
 from typing import Any
 
+import gevent
 from flask import Flask
 from flask_socketio import SocketIO, join_room, leave_room
 
@@ -23,6 +25,14 @@ from digits.web.security.environ import VISITOR
 NAMESPACE = "/jobs"
 STORAGE = "storage"
 MAX_MESSAGE_BYTES = 100_000
+# Updates of lists of which only the latest one matters.
+CURRENT = frozenset({"progress", "sparkline"})
+# If many people watch the lists, these updates, and requests for the lists that other changes cause, take about this
+# share of the server's time. Sending a message to one client, and answering its request, takes about these seconds.
+LISTS_SHARE = 0.2
+SEND_SECONDS = 30e-6
+ANSWER_SECONDS = 3e-3
+CROWD = 50
 
 
 class Live:
@@ -40,6 +50,12 @@ class Live:
         self._published = 0
         # The number of the latest message in each room.
         self._latest: dict[str, int] = {}
+        # Updates that wait because too many people watch the lists, by job and update.
+        self._waiting: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+        self._free_at = 0.0
+        self._sender: gevent.Greenlet | None = None
+        # Changes whenever pages have to request the lists again.
+        self.lists_version = 0
 
     def connect(self, app: Flask) -> None:
         """Serve the socket alongside ``app``. The gate checks host, origin and login."""
@@ -70,8 +86,44 @@ class Live:
             return True
         return self._latest.get(room, 0) > int(position)
 
+    @property
+    def watchers(self) -> int:
+        """The number of connected clients."""
+        return len(self.socketio.server.environ) if self.socketio.server is not None else 0
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.watchers >= CROWD
+
     def publish(self, room: str, event: str, body: dict[str, Any]) -> None:
-        """Send ``body`` to all clients in ``room``."""
+        """Send ``body`` to all clients in ``room``.
+
+        Updates of lists that would take too much time wait for their turn, and are then the latest of their job. Other
+        changes of lists tell a crowd over how many seconds to spread its requests.
+        """
+        if room != EVERYONE:
+            self._send(room, event, body)
+        elif body.get("update") not in CURRENT:
+            self.lists_version += 1
+            spread = {"spread": self.watchers * ANSWER_SECONDS / LISTS_SHARE} if self.is_crowded else {}
+            self._send(room, event, body | spread)
+        elif self._waiting or time.monotonic() < self._free_at:
+            self._waiting[body["job_id"], body["update"]] = event, body
+            if not self._sender:
+                self._sender = gevent.spawn(self._send_waiting)
+        else:
+            self._send_update(event, body)
+
+    def _send_waiting(self) -> None:
+        while self._waiting:
+            gevent.sleep(max(0.0, self._free_at - time.monotonic()))
+            self._send_update(*self._waiting.pop(next(iter(self._waiting))))
+
+    def _send_update(self, event: str, body: dict[str, Any]) -> None:
+        self._send(EVERYONE, event, body)
+        self._free_at = time.monotonic() + self.watchers * SEND_SECONDS / LISTS_SHARE
+
+    def _send(self, room: str, event: str, body: dict[str, Any]) -> None:
         self._published += 1
         self._latest[room] = self._published
         if self.socketio.server is not None:

@@ -39,6 +39,13 @@ DESCRIPTORS_OF_A_PAGE = 16
 @blueprint.get("/")
 def index() -> Response:
     """Show the home page, or only its tables for a page that refreshes itself."""
+    live = services().live
+    if "X-Fragment" not in request.headers or not live.is_crowded:
+        return _page_of_jobs()
+    return services().crowd.response((request.query_string, live.lists_version), _page_of_jobs)
+
+
+def _page_of_jobs() -> Response:
     query = JobQuery.parse(request.args)
     jobs = services().store.index
     unfinished = _oldest_first(jobs, JobQuery(words=query.words))

@@ -4,9 +4,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import gevent
 import pytest
 
 from digits.core.model_job import ModelJob
+from digits.web.live.messages import EVERYONE, JOB
 from digits.web.live.socket import Live
 from tests.site import Site
 
@@ -61,3 +63,58 @@ def test_unknown_cursor_counts_as_missed(cursor: Any) -> None:
     assert live.has_missed("room", cursor.format(own) if isinstance(cursor, str) else cursor)
     assert live.has_missed("room", Live(lambda: None).cursor)
     assert not live.has_missed("room", live.cursor)
+
+
+class Clients:
+    """A socket with some clients that notes what it sends."""
+
+    def __init__(self, count: int) -> None:
+        self.server, self.environ = self, dict.fromkeys(range(count))
+        self.sent: list[dict[str, Any]] = []  # to the room of lists
+        self.sent_to_pages = 0
+
+    def emit(self, event: str, body: dict[str, Any], to: str, namespace: str) -> None:
+        if to == EVERYONE:
+            self.sent.append(body)
+        else:
+            self.sent_to_pages += 1
+
+
+def crowded(count: int) -> tuple[Live, Clients]:
+    live, clients = Live(lambda: None), Clients(count)
+    live.socketio = clients  # type: ignore[assignment]
+    return live, clients
+
+
+def progress(job: str, percentage: int) -> dict[str, Any]:
+    return {"update": "progress", "job_id": job, "percentage": percentage}
+
+
+def test_a_crowd_receives_the_latest_progress_of_each_job_in_turn() -> None:
+    live, clients = crowded(400)
+    for percentage in range(10):
+        for job in "ab":
+            live.publish(EVERYONE, JOB, progress(job, percentage))
+            live.publish(job, JOB, progress(job, percentage))
+    assert clients.sent == [progress("a", 0)] and clients.sent_to_pages == 20
+    gevent.sleep(0.5)
+    assert clients.sent[1:] == [progress("b", 9), progress("a", 9)]
+
+
+def test_a_few_clients_receive_every_update() -> None:
+    live, clients = crowded(0)
+    sent = [progress("a", percentage) for percentage in range(50)]
+    for body in sent:
+        live.publish(EVERYONE, JOB, body)
+    assert clients.sent == sent
+
+
+def test_a_crowd_learns_over_which_time_to_spread_its_requests() -> None:
+    changed = {"update": "added", "job_id": "a"}
+    live, clients = crowded(1000)
+    version = live.lists_version
+    live.publish(EVERYONE, JOB, changed)
+    assert clients.sent == [{**changed, "spread": 15.0}] and live.lists_version != version
+    live, clients = crowded(10)
+    live.publish(EVERYONE, JOB, changed)
+    assert clients.sent == [changed]
