@@ -150,16 +150,13 @@ class SlurmCluster:
 
     def kill_node(self, name: str) -> None:
         """Kill a node with everything that runs on it."""
-        steps = [
-            process
-            for process in map(psutil.Process, self.pids())
-            if "slurmstepd" in process.name() and _is_on(process, name)
-        ]
-        below = [child for step in steps for child in step.children(recursive=True)]
+        on_node = [process for process in map(psutil.Process, self.pids()) if _node_of(process) == name]
+        steps = [process.parent() for process in on_node]
         self.kill(name)
-        for process in [*steps, *below]:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
+        for process in [*steps, *on_node]:
+            if process is not None and (process in on_node or process.name() == "slurmstepd"):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.kill()
 
     def heal(self) -> None:
         """Start what is not running, and put drained nodes back into service."""
@@ -242,13 +239,11 @@ class SlurmCluster:
         self.processes[name] = psutil.Process(int(pid_file.read_text()))
 
 
-def _is_on(process: psutil.Process, node: str) -> bool:
-    """Return whether a ``slurmstepd`` belongs to the ``node``."""
+def _node_of(process: psutil.Process) -> str | None:
+    """Return the node on which a program of a job runs; None for other processes."""
     with contextlib.suppress(psutil.Error):
-        return any(f"/spool/{node}/" in file.path for file in process.open_files()) or any(
-            variable == node for variable in [process.environ().get("SLURMD_NODENAME")]
-        )
-    return False
+        return process.environ().get("SLURMD_NODENAME")
+    return None
 
 
 def _free_ports(count: int) -> list[int]:

@@ -17,16 +17,18 @@ import pytest
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
+from digits.runtime.executors.node_job import ATTEMPT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.words import reason_in_words
 from tests.runtime.toy_jobs import Server, ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-# Counts to 60, ten a second, with a resume point after each step; saves and exits on SIGTERM, as a training does.
+# Counts to 60, twenty a second, with a resume point after each step; saves and exits on SIGTERM, as a training does.
 PROGRAM = """
 import json, os, pathlib, signal, sys, time
 folder = pathlib.Path(sys.argv[1])
@@ -42,13 +44,13 @@ signal.signal(signal.SIGTERM, stop)
 print(f'rank {rank} of {workers}', os.environ['SLURMD_NODENAME'], repr(os.environ.get('CUDA_VISIBLE_DEVICES')), flush=True)
 if name == 'finishes':
     if rank == 0: log_event(event='finished')
-elif name == 'counts':
+elif name.startswith('counts'):
     points = sorted(folder.parent.glob('*.resume.json'))
     first = int(points[-1].name.partition('.')[0]) if points else 0
     print('counts from', first, os.environ.get('DIGITS_RESTARTED', ''), flush=True)
     if first: log_event(event='resumed', step=first, epoch=first / 10)
     for step in range(first + 1, 61):
-        time.sleep(0.1)
+        time.sleep(0.05 if name == 'counts' or (folder / 'hurry').exists() else 2)
         log_event(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step})
         (folder.parent / f'{step:03}.resume.json').touch()
     log_event(event='finished')
@@ -249,6 +251,85 @@ def test_a_restarted_server_follows_its_jobs_while_the_controller_is_away(
         server.wait_for_output(submitted, "rank 0")
         # Not twice, although it is unknown whether the controller had accepted it. It may have forgotten recent ends.
         assert healthy.jobs(f"--name=digits-{submitted.id}-toy") == ["RUNNING"]
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_time_limit_interrupts_a_job_that_resumes(server: SlurmServer) -> None:
+    job = server.run("counts slowly", minutes=1)
+    server.wait(lambda: job.status is Status.RUN)
+    wait_until(lambda: "saved" in server.output(job), seconds=120)
+    (job.folder / "toy" / "hurry").touch()
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.steps(job) == list(range(1, 61))
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_job_on_a_killed_node_resumes_on_another(server: SlurmServer, cluster: SlurmCluster) -> None:
+    job = server.run("counts slowly")
+    server.wait(lambda: len(server.steps(job)) > 2)
+    cluster.kill_node("n1")
+    assert job.status is Status.RUN  # nobody knows yet
+    (job.folder / "toy" / "hurry").touch()
+    wait_until(lambda: not job.status.is_running, seconds=180)
+    assert job.status is Status.DONE and server.steps(job) == list(range(1, 61))
+    assert server.output(job).count("counts from") == 2 and " n2 " in server.output(job)
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_job_ends_once_although_the_controller_forgets_it(
+    server: SlurmServer, cluster: SlurmCluster
+) -> None:
+    """A controller that is killed right after a submission may start a job that has already ended again."""
+    job = server.run("counts")
+    server.wait(lambda: job.status is Status.RUN)
+    cluster.kill("controller")
+    server.wait(lambda: server.steps(job)[-1:] == [60])
+    cluster.heal()
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.output(job).count("counts from") == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_job_that_never_makes_progress_fails(server: SlurmServer, cluster: SlurmCluster) -> None:
+    job = server.run("never begins")
+    attempts = job.folder / "toy" / ATTEMPT_FILE
+    for fruitless in range(MAX_FRUITLESS):
+        expected = {"phase": "running", "fruitless": fruitless}
+        wait_until(lambda: attempts.exists() and expected.items() <= json.loads(attempts.read_text()).items())  # noqa: B023
+        server.wait_for_output(job, "rank 0")
+        cluster.run("scontrol", "requeue", *cluster.run("squeue", "-h", "-o", "%i").split())
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("The task was interrupted 5 times in a row before it could make progress.")
+
+
+def test_a_job_that_is_canceled_in_slurm_is_aborted(server: SlurmServer, cluster: SlurmCluster) -> None:
+    job = server.run("hangs")
+    server.wait_for_output(job, "rank 0")
+    cluster.run("scancel", *cluster.run("squeue", "-h", "-o", "%i").split())
+    assert server.wait_for_end(job) is Status.ABORT
+    assert message(job).startswith("The job was canceled in Slurm, not here.")
+
+
+def test_the_check_runs_a_job_on_a_node(tmp_path: Path, healthy: SlurmCluster) -> None:
+    executor = SlurmExecutor(tmp_path, environment=healthy.environment)
+    findings = list(executor.check(tmp_path))
+    assert [(finding.title, finding.is_ok) for finding in findings] == [
+        ("Slurm answers", True),
+        ("A job reads and writes files of the jobs folder", True),
+        ("The clocks agree", True),
+        ("TensorFlow can be imported", True),
+    ]
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_check_explains_why_slurm_does_not_answer(tmp_path: Path) -> None:
+    executor = SlurmExecutor(tmp_path, environment={"PATH": str(tmp_path)})
+    (finding,) = executor.check(tmp_path)
+    assert not finding.is_ok and "scontrol is not installed" in finding.detail
 
 
 def test_the_overview_shows_nodes_and_partitions(healthy: SlurmCluster, tmp_path: Path) -> None:

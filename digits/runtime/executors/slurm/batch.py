@@ -46,16 +46,17 @@ class Job(NodeJob):
         say(f"srun ended with code {code}")
 
     def _start_again(self, record: Record | None) -> int:
-        job = os.environ["SLURM_JOB_ID"]
+        job_id = os.environ["SLURM_JOB_ID"]
         self._save("interrupted")
         deadline = time.monotonic() + REQUEUE_SECONDS
         while True:
-            state = scontrol("show", "job", job, "-o")[1].partition("JobState=")[2].split(" ")[0]
-            if state == "CANCELLED":
+            job = _ask_slurm(job_id)
+            if int(job.get("Restarts", "0")) > int(os.environ.get("SLURM_RESTART_COUNT", "0")):
+                break  # Slurm has queued it again by itself
+            is_ending = job.get("JobState", "") in ("COMPLETING", "CANCELLED")
+            if is_ending and job.get("Reason") == "None" and job.get("PreemptTime", "None") == "None":
                 return self._end_canceled(record)
-            if state in ("PENDING", "REQUEUED"):
-                break  # Slurm queues it again by itself
-            code, text = scontrol("requeue", job)
+            code, text = scontrol("requeue", job_id)
             if code == 0:
                 say("queued again after an interruption")
                 break
@@ -67,6 +68,13 @@ class Job(NodeJob):
             time.sleep(RETRY_SECONDS)
         time.sleep(REQUEUE_SECONDS)  # until Slurm ends this program
         return 1
+
+
+def _ask_slurm(job_id: str) -> dict[str, str]:
+    """Return the fields of a job, or none if the controller does not answer."""
+    text = scontrol("show", "job", job_id, "--oneliner")[1]
+    fields = (word.partition("=") for word in text.split())
+    return {name: value for name, _, value in fields}
 
 
 def scontrol(*arguments: str) -> tuple[int, str]:
