@@ -55,7 +55,7 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 SlurmdTimeout=15
 MessageTimeout=5
-KillWait=5
+KillWait=2
 MinJobAge=300
 SlurmdParameters=config_overrides
 {extra}

@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 
 # A file of a run that the scheduler reports as ended may not be visible here yet.
 FILE_SECONDS = 10.0
+# A job that has not begun is submitted again, once, if this many listings in a row do not contain it: a scheduler that
+# crashes forgets its latest submissions.
+FORGOTTEN_LISTINGS = 3
 # Time that a task gets to stop by itself, in addition to its grace period, before the scheduler kills it.
 INSIST_SECONDS = 30.0
 
@@ -159,6 +162,7 @@ class Run(Generic[J]):
     accepted_at: float = 0.0
     stop_since: float | None = None
     is_killed: bool = False
+    is_resubmitted: bool = False
 
     @property
     def number(self) -> int:
@@ -498,7 +502,15 @@ class QueueExecutor(Generic[J]):
             return
         if run.gone_since is None:
             run.gone_since = listing.began_at
-        elif time.monotonic() - run.gone_since > self._lost_seconds:
+            return
+        seconds = listing.began_at - run.gone_since
+        has_begun = run.attempt_key is not None
+        if run.stop_since is not None and seconds >= FILE_SECONDS:
+            run.state = Exit(stopped=True)
+        elif not has_begun and not run.is_resubmitted and seconds >= FORGOTTEN_LISTINGS * self._list_seconds:
+            log.warning("%s has forgotten the job of %s; submitting it again", self.title, run.folder)
+            run.submission.is_accepted, run.is_resubmitted = False, True
+        elif seconds > self._lost_seconds:
             message = f"The job is no longer in {self.title}'s queue, and left no result."
             run.state = Exit(failure=Failure(message, f"{self.lost_hint} Resume it."))
 
