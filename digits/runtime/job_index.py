@@ -64,26 +64,46 @@ class _Entry:
 
 @dataclass(slots=True)
 class _Table:
-    """The jobs of one type, oldest first, the ids of unfinished ones, and cached sort orders."""
+    """The jobs of one type, oldest first, the ids of unfinished ones, and cached sort orders.
+
+    An order contains all jobs (None), the unfinished ones (True), or those that have ended (False).
+    """
 
     entries: dict[str, _Entry] = field(default_factory=dict)
     running: set[str] = field(default_factory=set)
-    orders: dict[tuple[str, Direction], list[_Entry]] = field(default_factory=dict)
+    orders: dict[tuple[str, Direction, bool | None], list[_Entry]] = field(default_factory=dict)
 
-    def order(self, sort: str, direction: Direction) -> Sequence[_Entry]:
-        """Return all entries sorted by a column; by default and among equal values, newest first."""
-        known = self.orders.get((sort, direction))
+    def order(self, sort: str, direction: Direction, running: bool | None = None) -> Sequence[_Entry]:
+        """Return entries sorted by a column; by default and among equal values, newest first."""
+        known = self.orders.get((sort, direction, running))
         if known is None:
-            known = list(reversed(self.entries.values()))
-            if sort in COLUMNS:
-                ranked = [entry for entry in known if entry.values[sort] is not None]
-                ranked.sort(key=lambda entry: entry.values[sort], reverse=direction == "desc")
-                known = ranked + [entry for entry in known if entry.values[sort] is None]
-            self.orders[sort, direction] = known
+            if running is None:
+                known = self._sorted(sort, direction)
+            else:
+                known = [
+                    entry
+                    for entry in self.order(sort, direction)
+                    if (entry.job.id in self.running) is running
+                ]
+            self.orders[sort, direction, running] = known
         return known
+
+    def _sorted(self, sort: str, direction: Direction) -> list[_Entry]:
+        known = list(reversed(self.entries.values()))
+        if sort not in COLUMNS:
+            return known
+        ranked = [entry for entry in known if entry.values[sort] is not None]
+        ranked.sort(key=lambda entry: entry.values[sort], reverse=direction == "desc")
+        return ranked + [entry for entry in known if entry.values[sort] is None]
 
     def forget_orders(self, changed: set[str]) -> None:
         self.orders = {key: order for key, order in self.orders.items() if key[0] not in changed}
+
+    def set_running(self, job_id: str, is_running: bool) -> None:
+        if (job_id in self.running) is is_running:
+            return
+        (self.running.add if is_running else self.running.discard)(job_id)
+        self.orders = {key: order for key, order in self.orders.items() if key[2] is None}
 
 
 class JobIndex:
@@ -119,10 +139,7 @@ class JobIndex:
             entry.values = values
             table.forget_orders(changed)
         entry.text = plain("\n".join((job.name, job.group, job.owner or "", job.status.label)))
-        if job.status.is_running:
-            table.running.add(job.id)
-        else:
-            table.running.discard(job.id)
+        table.set_running(job.id, job.status.is_running)
         if refs:
             self._needed[job.id] = entry
         else:
@@ -150,10 +167,7 @@ class JobIndex:
         By default and among equal values, the newest come first. The texts are name, group, owner, status, and the
         name of the dataset. ``running`` selects only unfinished (True) or ended (False) jobs.
         """
-        table = self._tables[job_type.type]
-        entries = table.order(sort, direction) if table.running or not running else []
-        if running is not None:
-            entries = [entry for entry in entries if (entry.job.id in table.running) is running]
+        entries = self._tables[job_type.type].order(sort, direction, running)
         for word in _split(words):
             parents = {job_id for job_id, entry in self._needed.items() if word in entry.values["name"]}
             entries = [entry for entry in entries if word in entry.text or entry.parent in parents]
