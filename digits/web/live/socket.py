@@ -88,8 +88,8 @@ class Live:
 
     @property
     def watchers(self) -> int:
-        """The number of connected clients."""
-        return len(self.socketio.server.environ) if self.socketio.server is not None else 0
+        """The number of clients that watch the lists."""
+        return self._clients_in(EVERYONE)
 
     @property
     def is_crowded(self) -> bool:
@@ -126,8 +126,12 @@ class Live:
     def _send(self, room: str, event: str, body: dict[str, Any]) -> None:
         self._published += 1
         self._latest[room] = self._published
-        if self.socketio.server is not None:
+        if self._clients_in(room):
             self.socketio.emit(event, body, to=room, namespace=NAMESPACE)
+
+    def _clients_in(self, room: str) -> int:
+        server = self.socketio.server
+        return len(server.manager.rooms.get(NAMESPACE, {}).get(room, ())) if server is not None else 0
 
     def publish_storage_problem(self) -> None:
         """Send the current storage problem to all clients."""
