@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from digits.cli.compute_options import compute_of, compute_options
 from digits.cli.exits import fail
 from digits.cli.job_options import FOLDER, dataset_option, job_argument
 from digits.core.model_job import NETWORK_FILE
@@ -15,17 +17,22 @@ from digits.core.model_job import NETWORK_FILE
 @job_argument
 @dataset_option
 @click.option("--output", metavar="DIR", type=FOLDER, help="Train from scratch in this folder.")
-def command(job: Path, dataset: Path | None, output: Path | None) -> None:
+@compute_options
+def command(job: Path, dataset: Path | None, output: Path | None, **compute: Any) -> None:
     """Train the model job in the folder JOB without the server.
 
     A training that was stopped or killed resumes. A finished one is repeated in a sibling folder. If JOB is the folder
     of a dataset, the recommended network is trained on it in a sibling folder.
+
+    With --target slurm, it runs as a Slurm job, with as many GPUs on each node as the recipe lists. JOB must then be
+    in a folder that the nodes share.
     """
     from digits.core.errors import DigitsError
     from digits.core.files import UnreadableFile
     from digits.data import manifest
     from digits.runtime import standalone
 
+    target = compute_of(compute)
     try:
         if (job / manifest.FILE_NAME).is_file() and not (job / NETWORK_FILE).exists():
             job, output = _recommended(job, output), None
@@ -34,7 +41,11 @@ def command(job: Path, dataset: Path | None, output: Path | None) -> None:
         fail(str(error), getattr(error, "hint", ""))
     start = f" from step {training.step}" if training.step else ""
     click.echo(f"Training in {training.job_folder}{start}")
-    if not standalone.train(training, say=click.echo):
+    try:
+        went_well = standalone.train(training, click.echo, target)
+    except DigitsError as error:
+        fail(error.message, error.hint)
+    if not went_well:
         fail(
             standalone.failure(training)
             or "The training was stopped. Run the same command again to resume it."

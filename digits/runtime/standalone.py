@@ -20,6 +20,7 @@ from msgspec import structs
 
 from digits.core import events, pretrained_files, snapshot_list
 from digits.core import recipe as recipes
+from digits.core.compute import LOCAL, Compute
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
 from digits.core.job import DeviceRequest
@@ -28,9 +29,12 @@ from digits.core.recipe import Export, ExportFormat, Preflight, Recipe, Train
 from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
-from digits.runtime.executors.executor import Placement
+from digits.runtime.executors.cluster import ClusterExecutor
+from digits.runtime.executors.executor import CPU, OpenLedger, Placement
 from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.executors.pools import Executors
+from digits.runtime.executors.slurm.executor import SlurmExecutor
+from digits.runtime.supervisor import EXIT_FILE
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TASK = "train"
@@ -78,24 +82,43 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     return rerun
 
 
-def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
+def train(
+    rerun: Rerun,
+    say: Callable[[str], object],
+    compute: Compute = Compute(),  # noqa: B008 (immutable)
+) -> bool:
     """Train to the end, and call ``say`` with each line that the training prints; return whether it succeeded.
 
-    SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process.
+    SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process, except on a cluster. Raises
+    BadRequest for an unknown compute target, or if its scheduler would refuse the training.
     """
-    runner = TaskRunner(Executors(LocalExecutor(standby=False, environment=_environment())))
-    request = DeviceRequest(POOL)
+    folder = rerun.task_folder.absolute()
+    gpu_count = sum(device != CPU for device in rerun.recipe.devices)
+    request = DeviceRequest(POOL, gpu_count, compute=compute)
+    placement = Placement(request, tuple(rerun.recipe.devices))
+    clusters = _clusters(rerun, compute)
+    runner = TaskRunner(Executors(LocalExecutor(standby=False, environment=_environment()), clusters))
+    for cluster in clusters.values():
+        if refused := cluster.refusal(folder, request):
+            raise BadRequest(refused.message, refused.hint)
+        placement = OpenLedger().take(request)
+        rerun.recipe.devices = [*placement.devices]
+        rerun.recipe.save(folder)
+        (folder / EXIT_FILE).unlink(missing_ok=True)  # of the previous run, which has the same number
+        runner.serve()  # its executor works in greenlets
     printer = _Printer(runner, say)
     run = TaskRun(
-        folder=rerun.task_folder.absolute(),
+        folder=folder,
         request=request,
-        placement=Placement(request, tuple(rerun.recipe.devices)),
+        placement=placement,
         prepare=lambda devices: None,  # the recipe already exists
         follow=printer.print_output,
     )
     with _stopped_by_signals(lambda: runner.stop(run)):
         runner.submit(run)
         runner.wait(run)
+    for executor in runner.executors:
+        executor.close()
     error = run.error or printer.error
     if error:
         raise error
@@ -104,18 +127,34 @@ def train(rerun: Rerun, say: Callable[[str], object]) -> bool:
     return run.exit is not None and run.exit.went_well
 
 
+def _clusters(rerun: Rerun, compute: Compute) -> dict[str, ClusterExecutor]:
+    """Return the executor of the cluster that is the target, if it is one; raises BadRequest for an unknown one."""
+    if compute.target == LOCAL:
+        return {}
+    if compute.target != "slurm":
+        raise BadRequest(f"there is no compute target “{compute.target}”", "Use local or slurm.")
+    return {"slurm": SlurmExecutor(rerun.job_folder.absolute().parent)}
+
+
 class _Printer:
-    """Calls ``say`` with each line that a run prints. If it raises, the run is stopped; see ``error``."""
+    """Calls ``say`` with each line that a run prints, and why it waits.
+
+    If it raises, the run is stopped; see ``error``.
+    """
 
     def __init__(self, runner: TaskRunner, say: Callable[[str], object]) -> None:
         self.error: Exception | None = None
         self._runner = runner
         self._say = say
         self._offset = 0
-        self._rest = ""
+        self._rest = self._reason = ""
 
     def print_output(self, run: TaskRun) -> None:
         executor = self._runner.executor_of(run)
+        reason = run.waiting.reason if run.waiting else ""
+        if reason and reason != self._reason:
+            self._say(f"Waiting because {reason}")
+        self._reason = reason
         text, self._offset = executor.output(run.folder, self._offset, OUTPUT_BYTES)
         *lines, self._rest = (self._rest + text).split("\n")
         if run.has_ended and self._rest:

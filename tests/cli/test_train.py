@@ -15,13 +15,12 @@ from digits.kinds.standard_networks import network
 from digits.runtime import standalone
 
 
-def test_the_recommended_network_is_trained_on_a_dataset(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(standalone, "train", lambda rerun, say: True)
+@pytest.fixture
+def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a dataset of small grayscale images; weights are beside it."""
     monkeypatch.setenv("DIGITS_WEIGHTS_DIR", str(tmp_path / "weights"))
-    dataset = tmp_path / "digits"
-    dataset.mkdir()
+    folder = tmp_path / "digits"
+    folder.mkdir()
     Manifest(
         kind="image-classification",
         width=28,
@@ -33,7 +32,14 @@ def test_the_recommended_network_is_trained_on_a_dataset(
         groups=["a", "b"],
         splits={"train": SplitRecords(count=1000, counts=[500, 500], bytes=0, shards=[])},
         mean_pixel=[0.0],
-    ).save(dataset)
+    ).save(folder)
+    return folder
+
+
+def test_the_recommended_network_is_trained_on_a_dataset(
+    tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(standalone, "train", lambda rerun, say, compute: True)
     answer = CliRunner().invoke(digits, ["train", str(dataset)])
     assert answer.exit_code == 0, answer.output
     model = tmp_path / "digits-model"
@@ -48,3 +54,15 @@ def test_the_recommended_network_is_trained_on_a_dataset(
     (model / "network.py").write_text("# my own\n")
     again = CliRunner().invoke(digits, ["train", str(dataset)])
     assert again.output == f"Training in {model}\n" and (model / "network.py").read_text() == "# my own\n"
+
+
+def test_the_compute_target_is_checked_before_anything_starts(dataset: Path) -> None:
+    def output(code: int, *options: str) -> str:
+        answer = CliRunner().invoke(digits, ["train", str(dataset), *options])
+        assert answer.exit_code == code, answer.output
+        return answer.output
+
+    assert "there is no compute target “moon”\nUse local or slurm." in output(1, "--target", "moon")
+    assert "Invalid value for --workers: Expected `int` <= 64" in output(2, "--workers", "65")
+    assert "Invalid value for --memory-mb" in output(2, "--memory-mb", "0")
+    assert "Invalid value for --options" in output(2, "--options", "constraint=a100")

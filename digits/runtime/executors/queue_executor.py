@@ -265,9 +265,7 @@ class QueueExecutor(Generic[J]):
     # Runs
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
-        """Submit the task in the background. An ``owned`` task is not supported: it would outlive its owner."""
-        if owned:
-            raise ValueError("a task on a cluster cannot end with the process that started it")
+        """Submit the task in the background. An ``owned`` task whose owner is killed runs to its end."""
         comment = self._comment(folder, run)
         submission = self._create(folder, run, placement.request, comment)
         waiting = Waiting(f"it is being submitted to {self.title}")
