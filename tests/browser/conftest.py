@@ -5,6 +5,7 @@ Tests use the fixture ``page``. Allow expected errors in advance: ``page_faults.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -29,7 +30,9 @@ from playwright.sync_api import (
     ConsoleMessage,
     Page,
     Playwright,
+    Request,
     Response,
+    WebError,
     expect,
     sync_playwright,
 )
@@ -46,6 +49,7 @@ SCHEMES: tuple[Scheme, ...] = ("dark", "light")
 # Those in which most pages are checked for accessibility: all of them with DIGITS_ALL_SCHEMES, as in the nightly run.
 CHECKED_SCHEMES = SCHEMES if os.environ.get("DIGITS_ALL_SCHEMES") else SCHEMES[-1:]
 COLOR_RULES = ["color-contrast", "link-in-text-block"]
+STORED = "cookies,local_storage,indexeddb,cache_storage"
 STOP_SECONDS = 15
 JOB_PAGE = r"\d{8}-\d{6}-[0-9a-f]+$"
 BROKEN = "class UserModel(Tower):\n    inference = loss = property(lambda self: 1 / 0)\n"
@@ -80,11 +84,15 @@ CHROMIUM_OPTIONS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests in this folder and run them last: the first one starts a browser and a server."""
+    """Mark the tests in this folder and run them first.
+
+    Idle processes take the last tests of others, so that most of these run in one process: each one that runs them
+    starts a browser and a server, and makes the jobs that they share.
+    """
     for item in items:
         if _drives_browser(item):
             item.add_marker(pytest.mark.browser)
-    items.sort(key=_drives_browser)
+    items.sort(key=lambda item: not _drives_browser(item))
 
 
 def _drives_browser(item: pytest.Item) -> bool:
@@ -262,11 +270,24 @@ class PageFaults:
         self.allowed.append(re.compile(pattern))
 
     def watch(self, context: BrowserContext) -> None:
-        context.on("weberror", lambda fault: self.found.append(f"script: {fault.error}"))
-        context.on("console", self._console)
-        context.on("response", self._response)
-        context.on("request", lambda request: self._request(request.url))
-        context.on("requestfailed", lambda request: self._failed(request.url, request.failure))
+        for event, found in self._events().items():
+            context.on(event, found)  # type: ignore[call-overload]
+
+    def unwatch(self, context: BrowserContext) -> None:
+        for event, found in self._events().items():
+            context.remove_listener(event, found)
+
+    def _events(self) -> dict[str, Callable[[Any], None]]:
+        return {
+            "weberror": self._weberror,
+            "console": self._console,
+            "response": self._response,
+            "request": self._request,
+            "requestfailed": self._failed,
+        }
+
+    def _weberror(self, fault: WebError) -> None:
+        self.found.append(f"script: {fault.error}")
 
     def _console(self, message: ConsoleMessage) -> None:
         address = (message.location or {}).get("url", "")
@@ -278,15 +299,15 @@ class PageFaults:
         if response.status >= 400 and not self._is_allowed(response.url):
             self.found.append(f"{response.status}: {response.request.method} {response.url}")
 
-    def _request(self, url: str) -> None:
-        parts = urlsplit(url)
+    def _request(self, request: Request) -> None:
+        parts = urlsplit(request.url)
         if parts.scheme in ("http", "https", "ws", "wss") and parts.netloc != self.host:
-            self.found.append(f"foreign: {url}")
+            self.found.append(f"foreign: {request.url}")
 
-    def _failed(self, url: str, failure: str | None) -> None:
+    def _failed(self, request: Request) -> None:
         # Leaving a page cancels its requests.
-        if failure != "net::ERR_ABORTED" and not self._is_allowed(url):
-            self.found.append(f"failed: {url} {failure}")
+        if request.failure != "net::ERR_ABORTED" and not self._is_allowed(request.url):
+            self.found.append(f"failed: {request.url} {request.failure}")
 
     def _is_allowed(self, address: str) -> bool:
         return any(pattern.search(address) for pattern in self.allowed)
@@ -298,29 +319,69 @@ def page_faults(server: ServerProcess) -> PageFaults:
     return PageFaults(host=urlsplit(server.url).netloc)
 
 
+# The form of a model downloads the recommended weights at once, and then estimates the accuracy with them. These are
+# the responses, unless a page sets `asksServer`. Intercepting the requests would disable the cache of the browser.
+STAND_INS = """
+const answers = [
+  [/[/]models[/]weights[/]\\w+$/, { path: '', ok: true }],
+  [/[/]models[/]probe-accuracy$/, { accuracy: 0.9, low: 0.8, high: 1.0, images: 27 }],
+];
+const { fetch } = window;
+window.fetch = async (url, ...options) => {
+  const [, answer] = (window.asksServer ? null : answers.find(([pattern]) => pattern.test(url))) ?? [];
+  return answer ? Response.json(answer) : fetch(url, ...options);
+};
+"""
+
+
+def ask_server(page: Page) -> None:
+    """Let the pages that ``page`` opens from now on send the requests of `STAND_INS`."""
+    page.add_init_script("window.asksServer = true")
+
+
+@pytest.fixture(scope="session")
+def context_of(chromium: Browser) -> Callable[[str], BrowserContext]:
+    """Return a function that returns the context of the server with this URL, which all tests share.
+
+    The browser then loads and compiles each script only once.
+    """
+
+    @functools.cache
+    def context_of(url: str) -> BrowserContext:
+        size: Any = {"width": 1280, "height": 900}
+        context = chromium.new_context(base_url=url, reduced_motion="reduce", viewport=size)
+        context.set_default_timeout(PATIENCE_MILLISECONDS)
+        context.add_init_script(f"(() => {{{STAND_INS}}})()")
+        return context
+
+    return context_of
+
+
 @pytest.fixture
 def page(
     request: pytest.FixtureRequest,
-    chromium: Browser,
+    context_of: Callable[[str], BrowserContext],
     server: ServerProcess,
     page_faults: PageFaults,
 ) -> Iterator[Page]:
     """An empty page of a new visitor, without animations; relative URLs refer to the server."""
-    size: Any = {"width": 1280, "height": 900}
-    context = chromium.new_context(base_url=server.url, reduced_motion="reduce", viewport=size)
-    context.set_default_timeout(PATIENCE_MILLISECONDS)
-    page_faults.watch(context)
-    # The form of a model downloads the recommended weights at once, and then estimates the accuracy with them.
-    estimate = {"accuracy": 0.9, "low": 0.8, "high": 1.0, "images": 27}
-    context.route("**/models/weights/*", lambda route: route.fulfill(json={"path": "", "ok": True}))
-    context.route("**/models/probe-accuracy", lambda route: route.fulfill(json=estimate))
+    context = context_of(server.url)
     page = context.new_page()
+    session = context.new_cdp_session(page)
+    # Everything that pages store, but not the cache of files.
+    session.send("Storage.clearDataForOrigin", {"origin": server.url, "storageTypes": STORED})
+    session.detach()
+    page_faults.watch(context)
     yield page
     if getattr(request.node, "failed", False) and not page.is_closed():
         folder = ROOT / "test-results"
         folder.mkdir(exist_ok=True)
         page.screenshot(path=folder / f"{request.node.name}.png", full_page=True)
-    context.close()
+    for opened in context.pages:
+        opened.close()
+    page_faults.unwatch(context)
+    context.unroute_all()
+    context.clear_permissions()
     assert page_faults.found == [], server.latest_log()
 
 

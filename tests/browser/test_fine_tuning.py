@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PageFaults, customize, finished, start_training
+from tests.browser.conftest import PageFaults, ask_server, customize, finished, start_training
 
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
@@ -67,6 +67,7 @@ def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
         server, create("datasets", dataset_name="Photos", method="folder", folder_train=image_folder, **size)
     )
     held: list[Route] = []
+    ask_server(page)
     page.route("**/models/weights/*", lambda route: held.append(route))
     page.route(
         "**/models/preflight/progress?*",
@@ -129,6 +130,7 @@ def test_the_estimated_accuracy_is_given_up_without_an_error(
         server,
         create("datasets", dataset_name="Given up", method="folder", folder_train=image_folder, **size),
     )
+    ask_server(page)
     page.route("**/models/probe-accuracy", lambda route: None)  # takes forever
     page.route("**/models/preflight", lambda route: None)
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")

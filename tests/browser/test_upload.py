@@ -124,6 +124,7 @@ def test_the_encoding_of_names_is_chosen(page: Page, tmp_path: Path) -> None:
 
 def drop(page: Page, box: Locator, path: Path) -> None:
     """Drag a file or folder of this computer onto ``box``."""
+    box.get_by_role("button").first.focus()  # closes the suggestions of the path field, which may cover it
     place = box.bounding_box()
     assert place
     session = page.context.new_cdp_session(page)
