@@ -151,7 +151,8 @@ def test_a_suspended_inference_server_of_a_killed_server_is_replaced(folder: Pat
 
 
 @pytest.mark.tensorflow
-def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path) -> None:
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.nightly)])
+def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path, times: int) -> None:
     server = RealServer(folder)
     try:
         dataset = create_dataset(server)
@@ -161,7 +162,7 @@ def test_an_abort_while_the_fork_server_is_suspended_is_not_lost(folder: Path) -
             for child in psutil.Process(server.process.pid).children()
             if "digits.worker.forkserver" in child.cmdline()
         )
-        for action in ("abort", "delete") * 3:
+        for action in ("abort", "delete") * times:
             fork_server.suspend()
             goes_on = threading.Timer(0.3, fork_server.resume)
             model = start_training(server, dataset, train_epochs=1000)
