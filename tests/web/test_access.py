@@ -226,7 +226,8 @@ def test_tensorboard_font_is_served(client: FlaskClient) -> None:
 # Paths
 
 
-def payloads(tree: Path) -> list[str]:
+def payloads(tree: Path, step: int = 1) -> list[str]:
+    """Return paths to files beside the roots. With a ``step`` of 5, each way up still occurs with each separator."""
     ups = ["..", "%2e%2e", "%252e%252e", "..;", "..%5c", "....", "%c0%ae%c0%ae", "..%00", ".%2e"]
     separators = ["/", "//", "%2f", "%252f", "\\", ";/", "/./"]
     targets = [f"outside/{CANARY}", "state/cookie-key"]
@@ -234,17 +235,20 @@ def payloads(tree: Path) -> list[str]:
                 for up, separator, target, depth in itertools.product(ups, separators, targets, (1, 2, 3))]  # fmt: skip
     absolute = [f"{start}{tree}/{target}{end}" for start in ("", "/", "//", "file://", "~/..")
                 for target in targets for end in ("", "%00.png", "?", "#", "%0a")]  # fmt: skip
-    return relative + absolute
+    return relative[::step] + absolute
 
 
-def test_no_payload_reads_outside_the_roots(app: Flask, client: FlaskClient, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.nightly)])
+def test_no_payload_reads_outside_the_roots(
+    app: Flask, client: FlaskClient, tmp_path: Path, step: int
+) -> None:
     (tmp_path / "outside").mkdir()
     (tmp_path / "data").mkdir(exist_ok=True)
     (tmp_path / "outside" / CANARY).write_text(f"content of {CANARY}")
     secret = (tmp_path / "state/cookie-key").read_text().strip()
     before = sorted(tmp_path.rglob("*"))
-    corpus = payloads(tmp_path)
-    assert len(corpus) > 200
+    corpus = payloads(tmp_path, step)
+    assert len(corpus) > 100
     job = "20260101-000000-abcdef"
     places: list[Callable[[str], str]] = [
         lambda text: f"/files/{text}",
