@@ -510,7 +510,7 @@ PALACE = 698
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("name", ["resnet50", "efficientnetlite"])
+@pytest.mark.parametrize("name", [pytest.param("resnet50", marks=pytest.mark.nightly), "efficientnetlite"])
 def test_weights_from_packages_recognize_a_photo(in_child, tmp_path, name):
     assert in_child(_class_of_a_palace, name, tmp_path) == PALACE
 

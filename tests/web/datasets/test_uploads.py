@@ -26,6 +26,8 @@ from tests.failing_disk import failing_disk
 from tests.site import Site, bars, open_site, site_settings
 
 TUS = {"Tus-Resumable": "1.0.0"}
+# Each example unpacks an archive in another process.
+EXAMPLES = int(os.environ.get("DIGITS_EXAMPLES", "30")) // 5
 CHUNK_TYPE = "application/offset+octet-stream"
 
 
@@ -141,7 +143,7 @@ STEPS = st.tuples(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=EXAMPLES)
 @given(steps=st.lists(STEPS, max_size=5))
 def test_an_interrupted_upload_resumes_at_its_offset(
     shared_site: Site, archive: bytes, steps: list[tuple[str, str | None, int, float]]

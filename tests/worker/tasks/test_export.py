@@ -115,11 +115,10 @@ def expected(job_folder: Path, count: int = 2) -> Any:
 @pytest.mark.parametrize(
     "network",
     [
-        networks.BATCH_NORM.replace("{arguments}", ""),
-        networks.KERAS_LENET,
-        pytest.param(networks.RAW, marks=pytest.mark.nightly),
+        pytest.param(networks.BATCH_NORM.replace("{arguments}", ""), id="slim"),
+        pytest.param(networks.KERAS_LENET, id="keras", marks=pytest.mark.nightly),
+        pytest.param(networks.RAW, id="raw", marks=pytest.mark.nightly),
     ],
-    ids=["slim", "keras", "raw"],
 )
 def test_an_exported_network_gives_the_same_outputs(
     trained: Any, export: Any, in_child: Any, used: Any, network: str
@@ -341,8 +340,11 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
         dataset = Path(shutil.copytree(gradients, tmp_path / "padded"))
         manifest = json.loads((dataset / "dataset.json").read_text()) | {"padding": padding}
         (dataset / "dataset.json").write_text(json.dumps(manifest))
-    export(training, format, dataset=str(dataset))
     folder = tmp_path / "exported"
+    folder.mkdir()
+    (folder / "old").touch()
+    export(training, format, dataset=str(dataset), replace=True)
+    assert not (folder / "old").exists()
     result = json.loads((folder / "export.json").read_text())
     is_exact = format in ("savedmodel", "keras", "litert", "onnx")
     assert 0 <= result["difference"] < (1e-5 if is_exact else 0.2)
@@ -355,6 +357,9 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
         "ONNX",
     )
     assert (folder / result["file"]).is_file()
+    if format.startswith("litert"):
+        names = "MODEL_CARD.md example.py export.json image_conversion.py labels.txt model.tflite"
+        assert sorted(path.name for path in folder.iterdir()) == names.split()
     card = (folder / "MODEL_CARD.md").read_text()
     for words in (result["content_hash"], result["sha256"], result["runtime"], "accuracy: 0.", "SGD"):
         assert words in card
@@ -495,7 +500,11 @@ ERFINV = KERAS_ONLY.replace(
 
 
 @pytest.mark.parametrize(
-    ("network", "cause"), [(networks.LINEAR, "slim"), (ERFINV, "erfinv")], ids=["slim", "erfinv"]
+    ("network", "cause"),
+    [
+        pytest.param(networks.LINEAR, "slim", id="slim", marks=pytest.mark.nightly),
+        pytest.param(ERFINV, "erfinv", id="erfinv"),
+    ],
 )
 def test_a_network_with_functions_that_keras_does_not_have_is_no_keras_model(
     trained: Any, export: Any, network: str, cause: str
@@ -511,7 +520,7 @@ def test_a_network_with_functions_that_keras_does_not_have_is_no_keras_model(
     assert (refusal.message, refusal.hint, refusal.line) == (failure.message, failure.hint, failure.line)
 
 
-@pytest.mark.parametrize("format", ["litert", "onnx"])
+@pytest.mark.parametrize("format", [pytest.param("litert", marks=pytest.mark.nightly), "onnx"])
 def test_a_network_that_requires_a_batch_size_is_exported_with_it(
     trained: Any, export: Any, format: str
 ) -> None:
@@ -521,21 +530,6 @@ def test_a_network_that_requires_a_batch_size_is_exported_with_it(
     assert result["input"]["shape"] == [2, 12, 12, 1] and result["difference"] < 1e-5
     example = (outcome.job_folder.parent / "exported" / "example.py").read_text()
     assert ".repeat(2, axis=0)" in example
-
-
-def test_an_earlier_export_is_replaced(trained: Any, export: Any, tmp_path: Path) -> None:
-    (tmp_path / "exported").mkdir()
-    (tmp_path / "exported" / "old").touch()
-    export(trained(KERAS_ONLY, epochs=1), "litert", replace=True)
-    names = {path.name for path in (tmp_path / "exported").iterdir()}
-    assert names == {
-        "MODEL_CARD.md",
-        "example.py",
-        "export.json",
-        "image_conversion.py",
-        "labels.txt",
-        "model.tflite",
-    }
 
 
 def test_a_damaged_snapshot_is_refused(trained: Any, export: Any) -> None:

@@ -80,7 +80,7 @@ return slim.fully_connected(tf.concat([x, slim.flatten(self.x)], 1), self.nclass
             },
         ),
         (networks.KERAS_BLOCKS, {"precision": "mixed_float16"}),
-        (MIXED, {"precision": "mixed_bfloat16"}),
+        pytest.param(MIXED, {"precision": "mixed_bfloat16"}, marks=pytest.mark.nightly),
         (networks.GAN, {"solver": {"type": "RMSPROP", "learning_rate": 0.001}}),
         (LOOPS, {}),
     ],
