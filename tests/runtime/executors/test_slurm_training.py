@@ -1,0 +1,79 @@
+"""Trainings on a real Slurm cluster, through a real server."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.real_server import RealServer, create_dataset, start_training
+from tests.site import bars
+from tests.slurm_cluster import SlurmCluster, open_cluster
+
+pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
+
+TRAINING = {"train_epochs": 15, "snapshot_interval": 5, "random_seed": 1, "select_gpu": "cpu"}
+ON_SLURM = {"compute_target": "slurm", "compute_memory_mb": 1000}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    yield from open_cluster(tmp_path_factory.mktemp("slurm"))
+
+
+@pytest.fixture
+def server(tmp_path: Path, cluster: SlurmCluster) -> Iterator[RealServer]:
+    bars(tmp_path / "data" / "bars")
+    running = RealServer(tmp_path, "--slurm", environment=cluster.environment)
+    yield running
+    cluster.cancel_all()
+    running.stop()
+
+
+def rows(server: RealServer, model: str) -> list[dict[str, str]]:
+    """Return all rows of metrics without the throughput."""
+    table = list(csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines()))
+    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
+
+
+def weights(server: RealServer, model: str) -> dict[str, str]:
+    """Return the hashes of the weights of all snapshots by their file names."""
+    files = sorted((server.folder / "jobs" / model).glob("snapshot_*.data-*"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+def test_a_training_that_waits_is_preempted_aborted_and_resumed_equals_an_undisturbed_one(
+    server: RealServer, cluster: SlurmCluster
+) -> None:
+    dataset = create_dataset(server)
+    undisturbed = start_training(server, dataset, **TRAINING)
+    blocker = cluster.run(
+        "sbatch", "--parsable", "-N2", "-c2", "--mem=10", "--output=/dev/null", "--wrap=sleep 300"
+    )
+    model = start_training(server, dataset, **TRAINING, **ON_SLURM)
+
+    def row() -> dict[str, str]:
+        return server.ask(f"/jobs/{model}/table_data.json")["job"]  # type: ignore[no-any-return]
+
+    server.wait(lambda: "all suitable nodes are in use" in row()["waiting_for"])
+    assert (row()["status"], row()["waiting_at"]) == ("Waiting", "Slurm")
+    server.wait_for_status(undisturbed, "Done")
+    cluster.run("scancel", blocker.strip())
+    server.wait(lambda: len(rows(server, model)) > 3)
+    assert row()["status"] == "Running"
+    cluster.run("sbatch", "-p", "urgent", "-N2", "-c2", "--mem=10", "--output=/dev/null", "--wrap=sleep 1")
+    server.wait_for_status(model, "Waiting")
+    before = len(rows(server, model))
+    server.wait(lambda: len(rows(server, model)) > before + 3)
+    server.ask(f"/models/{model}/abort", "POST")
+    server.wait_for_status(model, "Aborted")
+    assert not cluster.jobs()
+    server.ask(f"/models/{model}/resume", "POST")
+    server.wait_for_status(model, "Done")
+    assert rows(server, model) == rows(server, undisturbed)
+    assert weights(server, model) == weights(server, undisturbed) != {}
+    log = (server.folder / "jobs" / model / "train" / "slurm.log").read_text()
+    assert "srun ended" in log
