@@ -28,9 +28,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.slow]
 KILLS = int(os.environ.get("DIGITS_SLURM_KILLS", "8"))
 SEED = int(os.environ.get("DIGITS_SEED", "1"))
 VICTIMS = ("task", "task", "supervisor", "node", "controller", "server", "server")
-JOBS = 3
-KILLS_PER_ROUND = 6
-LONGEST_PAUSE = 3.0
+JOBS = 4
+KILLS_PER_ROUND = 12
+LONGEST_PAUSE = 2.0
 PATIENCE_SECONDS = 300.0
 STEPS = list(range(1, 61))
 
