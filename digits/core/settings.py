@@ -105,6 +105,15 @@ def _addresses(value: str) -> tuple[str, ...]:
     return addresses
 
 
+def _ray_address(value: str) -> str:
+    address = value.strip().rstrip("/")
+    if address and not re.fullmatch(r"http://[^/\s@?#]+(/[^\s?#]*)?", address):
+        raise ValueError(
+            "takes an address such as http://127.0.0.1:8265; use an SSH tunnel if it needs https"
+        )
+    return address
+
+
 def _folders_or_addresses(value: str) -> tuple[str, ...]:
     return tuple(_addresses(item)[0] if "://" in item else str(_path(item)) for item in _items(value))
 
@@ -355,6 +364,18 @@ class Settings:
         "off",
         "Offer Slurm as a compute target, through its commands (sbatch, squeue, …) on PATH. The jobs folder must be on "
         "a file system that the nodes share. See [compute targets](compute.md).",
+    )
+    ray: str = _setting(
+        _ray_address,
+        "",
+        "Offer the Ray cluster whose dashboard has this address, such as http://127.0.0.1:8265, as a compute target. "
+        "The jobs folder must be on a file system that the nodes share. See [compute targets](compute.md#ray).",
+    )
+    ray_token: str = _setting(
+        _text,
+        "",
+        "Token of a Ray cluster with `RAY_AUTH_MODE=token`.",
+        option=None,
     )
     health_checks: bool = _setting(
         _flag,

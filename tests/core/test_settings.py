@@ -145,5 +145,5 @@ def test_every_setting_is_described_once():
     assert [row.name for row in rows] == [field.name for field in dataclasses.fields(Settings)]
     assert len({row.variable for row in rows}) == len(rows)
     options = [row.option for row in rows if row.option]
-    assert len(set(options)) == len(options) == len(rows) - 2
+    assert len(set(options)) == len(options) == len(rows) - 3
     assert all(row.help.endswith(".") and row.default_text for row in rows)

@@ -110,9 +110,14 @@ class Submission(Struct, kw_only=True):
 
     @classmethod
     def write_script(
-        cls, folder: Path, run: int, command: Sequence[str], environment: Mapping[str, str], prelude: str = ""
+        cls,
+        folder: Path,
+        run: int,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        prelude: Sequence[str] = (),
     ) -> None:
-        """Write the script of a new submission, which becomes ``command``; raises OSError."""
+        """Write the script of a new submission, which becomes ``command`` after ``prelude``; raises OSError."""
         stale = (node_job.STOP_FILE, node_job.ATTEMPT_FILE, cls.LOG, supervisor.EXIT_FILE)
         for name in stale:
             (folder / name).unlink(missing_ok=True)
@@ -122,8 +127,8 @@ class Submission(Struct, kw_only=True):
         lines = [
             "#!/bin/sh",
             "trap '' TERM",
+            *prelude,
             *exports,
-            *([prelude] if prelude else []),
             f"exec {shlex.join(command)}",
         ]
         files.write_bytes(folder / cls.SCRIPT, "\n".join([*lines, ""]).encode())
@@ -446,7 +451,8 @@ class QueueExecutor(Generic[J]):
             return
         self._others = listing.others
         for run in list(self._runs.values()):
-            self._apply(run, listing)
+            if not isinstance(run.state, Exit):
+                self._apply(run, listing)
         if strays := [*listing.replaced, *self._strays(listing)]:
             self._discard(strays)
         self._ended &= listing.jobs.keys()
@@ -459,9 +465,8 @@ class QueueExecutor(Generic[J]):
                 continue
             place, _, number = comment.removeprefix(self._mark).rpartition(":")
             folder = self._jobs_folder / place
-            if comment in self._ended or (
-                job.is_active and (not folder.exists() or read_exit(folder, int(number)))
-            ):
+            # Not if the folder is missing: its file system may be.
+            if comment in self._ended or (job.is_active and read_exit(folder, int(number))):
                 yield job
 
     def _unreachable(self, problem: str) -> None:
@@ -502,6 +507,7 @@ class QueueExecutor(Generic[J]):
             run.gone_since = listing.began_at
             return
         seconds = listing.began_at - run.gone_since
+        self._notice_attempt(run)
         has_begun = run.attempt_key is not None
         if run.stop_since is not None and seconds >= FILE_SECONDS:
             run.state = Exit(stopped=True)

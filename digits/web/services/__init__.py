@@ -34,6 +34,7 @@ from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors, limits
+from digits.runtime.executors.ray.executor import RayExecutor
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.request_batches import RequestBatches
@@ -243,7 +244,14 @@ class Services:
 
 def _clusters(settings: Settings) -> dict[str, ClusterExecutor]:
     """Return the executors of the clusters that this server uses, by their compute targets."""
-    return {"slurm": SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)} if settings.slurm else {}
+    found: dict[str, ClusterExecutor] = {}
+    if settings.slurm:
+        found["slurm"] = SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)
+    if settings.ray:
+        found["ray"] = RayExecutor(
+            settings.jobs_dir, settings.ray, token=settings.ray_token, pass_env=settings.pass_env
+        )
+    return found
 
 
 def _changed_at(path: str) -> int:

@@ -22,45 +22,13 @@ from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.words import reason_in_words
-from tests.runtime.toy_jobs import Server, ToyJob
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.runtime.toy_jobs import ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster
 from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-# Counts to 60, twenty a second, with a resume point after each step; saves and exits on SIGTERM, as a training does.
-PROGRAM = """
-import json, os, pathlib, signal, sys, time
-folder = pathlib.Path(sys.argv[1])
-name = json.loads((folder / 'recipe.json').read_text())['name']
-rank, workers = int(os.environ.get('DIGITS_RANK', '0')), int(os.environ.get('DIGITS_WORKERS', '1'))
-log = open(folder / 'events.jsonl', 'a')
-def log_event(**event):
-    log.write(json.dumps({'at': time.time(), **event}) + '\\n'); log.flush()
-def stop(*_):
-    print('saved', flush=True)
-    sys.exit(143)
-signal.signal(signal.SIGTERM, stop)
-print(f'rank {rank} of {workers}', os.environ['SLURMD_NODENAME'], repr(os.environ.get('CUDA_VISIBLE_DEVICES')), flush=True)
-if name == 'finishes':
-    if rank == 0: log_event(event='finished')
-elif name.startswith('counts'):
-    points = sorted(folder.parent.glob('*.resume.json'))
-    first = int(points[-1].name.partition('.')[0]) if points else 0
-    print('counts from', first, os.environ.get('DIGITS_RESTARTED', ''), flush=True)
-    if first: log_event(event='resumed', step=first, epoch=first / 10)
-    for step in range(first + 1, 61):
-        time.sleep(0.05 if name == 'counts' or (folder / 'hurry').exists() else 2)
-        log_event(event='measured', stage='train', step=step, epoch=step / 10, values={'loss': 1 / step})
-        (folder.parent / f'{step:03}.resume.json').touch()
-    log_event(event='finished')
-elif name == 'never begins':
-    time.sleep(300)
-elif name == 'loses one' and rank == 1:
-    time.sleep(1); sys.exit(3)
-else:
-    time.sleep(300)
-"""
 LIST_SECONDS = 1.0
 
 
@@ -77,35 +45,16 @@ def healthy(cluster: SlurmCluster) -> Iterator[SlurmCluster]:
     cluster.cancel_all()
 
 
-class SlurmServer(Server):
+class SlurmServer(ClusterServer):
     """A server whose jobs run on ``cluster``."""
 
     def __init__(self, folder: Path, cluster: SlurmCluster, **options: Any) -> None:
+        environment = options.pop("environment", cluster.environment)
+        program = [sys.executable, "-c", PROGRAM]
         self.slurm = SlurmExecutor(
-            folder,
-            program=[sys.executable, "-c", PROGRAM],
-            environment=options.pop("environment", cluster.environment),
-            list_seconds=LIST_SECONDS,
-            **options,
+            folder, program=program, environment=environment, list_seconds=LIST_SECONDS, **options
         )
-        super().__init__(folder, others={"slurm": self.slurm})
-
-    def run(self, program: str, gpus: int = 0, **compute: Any) -> ToyJob:
-        compute = {"target": "slurm", "memory_mb": 100, **compute}
-        return self.submit(program, request=DeviceRequest("training", gpus, compute=Compute(**compute)))
-
-    def output(self, job: ToyJob) -> str:
-        return self.slurm.output(job.folder / "toy")[0]
-
-    def wait_for_output(self, job: ToyJob, words: str) -> None:
-        self.wait(lambda: words in self.output(job))
-
-    def steps(self, job: ToyJob) -> list[float]:
-        return self.scheduler.metrics(job).train.steps
-
-    def stop(self) -> None:
-        super().stop()
-        self.slurm.close()
+        super().__init__(folder, "slurm", self.slurm, memory_mb=100)
 
 
 @pytest.fixture
@@ -113,11 +62,6 @@ def server(tmp_path: Path, healthy: SlurmCluster) -> Iterator[SlurmServer]:
     with SlurmServer(tmp_path / "jobs", healthy) as server:
         yield server
     assert not list(processes_in(tmp_path))
-
-
-def message(job: ToyJob) -> str:
-    assert job.failure
-    return f"{job.failure.message} {job.failure.hint}"
 
 
 def test_a_job_runs_on_a_node_as_it_does_locally(server: SlurmServer, cluster: SlurmCluster) -> None:

@@ -1,0 +1,261 @@
+"""Run tasks as jobs of a Ray cluster, through the REST API of its dashboard.
+
+On the nodes, `digits.runtime.executors.ray.job` runs a task under the same supervisor as locally.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from digits.core import files
+from digits.core.job import DeviceRequest
+from digits.core.schema import JsonObject
+from digits.core.task import Failure
+from digits.runtime.executors import node_job
+from digits.runtime.executors.cluster import Finding, Overview
+from digits.runtime.executors.executor import Exit, Waiting
+from digits.runtime.executors.queue_executor import (
+    FILE_SECONDS,
+    Listing,
+    QueueExecutor,
+    Run,
+    Submission,
+    Unreachable,
+    gpus_per_node,
+)
+from digits.runtime.executors.ray import job as ray_job
+from digits.runtime.executors.ray.api import COMMENT, RayApi, RayJob, Refused
+from digits.runtime.executors.ray.check import check
+from digits.runtime.threads import in_thread
+
+log = logging.getLogger(__name__)
+
+# A job that has waited longer than RAY_JOB_START_TIMEOUT_SECONDS, by default 15 minutes.
+START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
+MINUTE_SECONDS = 60.0
+_MIB = 1024 * 1024
+
+
+class RaySubmission(Submission, kw_only=True):
+    """The ``body`` of the request that submits a run, its time limit, and the ``resources`` of each worker.
+
+    Ray's names of the resources are CPU and GPU (numbers), and memory (bytes).
+    """
+
+    FILE: ClassVar[str] = ray_job.SUBMISSION_FILE
+    SCRIPT: ClassVar[str] = "ray.sh"
+    LOG: ClassVar[str] = ray_job.LOG_FILE
+
+    body: JsonObject
+    resources: dict[str, float]
+    seconds: float | None = None
+
+
+class RayExecutor(QueueExecutor[RayJob]):
+    """Runs tasks as jobs of the Ray cluster whose dashboard has this ``address``, such as ``http://127.0.0.1:8265``.
+
+    ``token`` is that of a cluster with token authentication. ``python`` runs `digits.runtime.executors.ray.job` on the
+    nodes; for several workers, it needs the package of Ray. See `QueueExecutor` for the other arguments.
+    """
+
+    title = "Ray"
+    submissions = RaySubmission
+    lost_hint = "The head node may have been started again, or the node cannot write to the jobs folder."
+
+    def __init__(
+        self,
+        jobs_folder: Path,
+        address: str,
+        *,
+        token: str = "",
+        python: str = sys.executable,
+        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        pass_env: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        list_seconds: float = 5.0,
+        lost_seconds: float = 90.0,
+    ) -> None:
+        super().__init__(
+            jobs_folder,
+            program=program,
+            pass_env=pass_env,
+            environment=environment,
+            list_seconds=list_seconds,
+            lost_seconds=lost_seconds,
+        )
+        self._api = RayApi(address, token)
+        self._python = python
+
+    # The cluster
+
+    def overview(self) -> Overview:
+        return self._api.overview()
+
+    def check(self, folder: Path) -> Iterator[Finding]:
+        return check(self._api, folder, self._environment)
+
+    def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
+        compute = request.compute
+        fields = {"partition": compute.partition, "account": compute.account, "QoS": compute.qos}
+        unknown = [name for name, value in {**fields, "further options": compute.options}.items() if value]
+        if unknown:
+            return Failure(f"Ray has no {' or '.join(unknown)}.", "Leave it empty.")
+        try:
+            nodes = [node for node in self.overview().nodes if node.state != "dead"]
+        except (Unreachable, Refused) as error:
+            return Failure(f"Ray does not answer: {error}.", "Try again, or run it on this machine.")
+        needed = _resources(request)
+        fitting = [
+            node
+            for node in nodes
+            if node.cpus >= needed["CPU"]
+            and node.gpus >= needed.get("GPU", 0)
+            and (node.memory_mb or 0) >= (compute.memory_mb or 0)
+        ]
+        if len(fitting) >= compute.workers:
+            return None
+        found = (
+            f"{len(fitting)} of its {len(nodes)} nodes have" if len(nodes) > 1 else "Its node does not have"
+        )
+        return Failure(
+            f"The Ray cluster is too small: {found} what each of {compute.workers} workers needs."
+            if compute.workers > 1
+            else "No node of the Ray cluster has as many cores, GPUs or as much memory.",
+            "Request fewer workers, cores, GPUs or less memory.",
+        )
+
+    # The scheduler
+
+    def _create(self, folder: Path, run: int, request: DeviceRequest, comment: str) -> RaySubmission:
+        compute, token = request.compute, secrets.token_hex(8)
+        command = [self._python, "-P", "-m", ray_job.__name__, str(folder), token, str(compute.workers)]
+        variables = {**self._environment}
+        if not gpus_per_node(request):
+            variables["CUDA_VISIBLE_DEVICES"] = ""
+        prelude = [
+            f'[ "$1" = {token} ] || exit 0',  # the job of an earlier run, which Ray did not stop
+            f"exec >>{shlex.quote(str(folder / RaySubmission.LOG))} 2>&1",
+        ]
+        if compute.cpus is None:
+            prelude.append("unset OMP_NUM_THREADS")  # which Ray sets to 1
+        script = [*command, *self._program, str(folder)]
+        RaySubmission.write_script(folder, run, script, variables, prelude)
+        # A node asks for the contents of an existing file, but may remember for a minute that there was none.
+        files.write_bytes(folder / node_job.STOP_FILE, b"0")
+        resources = _resources(request)
+        submission = RaySubmission(
+            run=run,
+            token=token,
+            body=_body(folder, token, comment, resources if compute.workers == 1 else {}),
+            resources=resources,
+            seconds=compute.minutes * MINUTE_SECONDS if compute.minutes else None,
+        )
+        submission.save(folder)
+        return submission
+
+    def _submit(self, run: Run[RayJob]) -> bool:
+        assert isinstance(run.submission, RaySubmission)
+        try:
+            in_thread(self._api.submit, run.submission.body)
+        except Unreachable as error:
+            self._postpone(run, f"Ray does not accept jobs: {error}")
+            return False
+        except Refused as error:
+            run.is_unsure = False
+            hint = "The check of the compute target may show why."
+            run.state = Exit(failure=Failure(f"Ray refused the job: {error}", hint), seconds=0.0)
+            return True
+        self._accept(run)
+        run.wait("Ray has accepted it")
+        return True
+
+    def _list_jobs(self) -> Listing[RayJob]:
+        try:
+            return self._api.list_jobs(self._mark)
+        except Refused as error:
+            raise Unreachable(str(error)) from error
+
+    def _waiting(self, job: RayJob) -> Waiting:
+        is_full = "resources" in (job.message or "")
+        reason = "all suitable nodes are in use" if is_full else "Ray is starting it"
+        return Waiting(f"{reason} (Ray job {job.id})")
+
+    def _cancel(self, run: Run[RayJob], job: RayJob, seconds: float) -> None:
+        if job.is_pending:
+            # Ray does not stop a pending job. It has not begun, and will end at once because of the file.
+            if run.stop_since is not None and run.listed_at >= run.stop_since:
+                run.state = Exit(stopped=True, seconds=0.0)
+        elif self._is_to_kill(run, seconds):
+            self._ask(self._api.stop, job)
+
+    def _discard(self, jobs: Sequence[RayJob]) -> None:
+        for job in jobs:
+            self._ask(self._api.stop if job.is_active else self._api.delete, job)
+
+    def _end_of(self, run: Run[RayJob], job: RayJob, seconds: float) -> Exit | None:
+        has_begun = run.attempt_seen_at > run.accepted_at
+        if job.error_type == START_TIMEOUT or (has_begun and run.phase == "interrupted"):
+            self._start_again(run)
+            return None
+        if seconds < FILE_SECONDS:
+            return None
+        if job.status == "STOPPED":
+            failure = Failure("The job was canceled in Ray, not here.", "Resume it to run it again.")
+            return Exit(stopped=True, failure=failure)
+        if has_begun and job.error_type:  # its node was lost
+            self._start_again(run)
+            return None
+        words = (job.message or job.status).strip().splitlines()
+        return Exit(
+            failure=Failure(
+                f"Ray job {job.id} ended without a result: {words[0][:500]}",
+                f"The end of {RaySubmission.LOG} in its folder may show why. The check of the compute target shows "
+                "whether the nodes share the jobs folder and Python.",
+            )
+        )
+
+    def _start_again(self, run: Run[RayJob]) -> None:
+        """Submit the job of ``run`` again, with the same id."""
+        assert isinstance(run.submission, RaySubmission)
+        try:
+            in_thread(self._api.submit, run.submission.body)
+        except (Unreachable, Refused) as error:  # repeated after the next listing
+            log.warning("Ray did not start the task in %s again: %s", run.folder, error)
+            return
+        self._accept(run)
+        run.wait("Ray has interrupted it and will start it again")
+
+    def _ask(self, request: Callable[[str], None], job: RayJob) -> None:
+        try:
+            in_thread(request, job.id)
+        except (Unreachable, Refused) as error:
+            log.warning("a request about Ray job %s failed: %s", job.id, error)
+
+
+def _resources(request: DeviceRequest) -> dict[str, float]:
+    """Return what each worker needs, by Ray's names."""
+    compute, gpus = request.compute, gpus_per_node(request)
+    needed = {"CPU": float(compute.cpus or 1)}
+    if gpus:
+        needed["GPU"] = float(gpus)
+    if compute.memory_mb:
+        needed["memory"] = float(compute.memory_mb * _MIB)
+    return needed
+
+
+def _body(folder: Path, token: str, comment: str, resources: Mapping[str, float]) -> JsonObject:
+    """Return the request for a job that runs the script in ``folder``, on the head node if without ``resources``."""
+    names = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
+    return {
+        "entrypoint": f"exec /bin/sh {shlex.quote(str(folder / RaySubmission.SCRIPT))} {token}",
+        "submission_id": re.sub(r"[:/]", "-", comment),
+        "metadata": {COMMENT: comment},
+        **{names[name]: int(amount) if name == "memory" else amount for name, amount in resources.items()},
+    }

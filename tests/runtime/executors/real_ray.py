@@ -1,0 +1,122 @@
+"""Jobs on the real cluster that `tests.ray_cluster` starts; without it, these tests are not collected."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from digits.core.status import Status
+from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.ray.executor import RayExecutor
+from tests.ray_cluster import ADDRESS, PYTHON
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ClusterServer]:
+    program = [sys.executable, "-c", PROGRAM]
+    ray = RayExecutor(tmp_path, ADDRESS, python=os.environ[PYTHON], program=program, list_seconds=1.0)
+    with ClusterServer(tmp_path, "ray", ray) as server:
+        yield server
+    wait_until(lambda: not list(processes_in(tmp_path)))  # the program of a job ends after its record
+
+
+def test_a_job_runs(server: ClusterServer) -> None:
+    began = time.monotonic()
+    job = server.run("finishes", memory_mb=100)
+    server.wait_for_output(job, "rank 0")
+    print(f"\nfrom the submission to the first line: {time.monotonic() - began:.1f} s")
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.output(job) == "rank 0 of 1  ''\n"
+
+
+def test_a_job_gets_its_gpu(server: ClusterServer) -> None:
+    jobs = [server.run("hangs", gpus=1, cpus=1), server.run("finishes", gpus=1)]
+    server.wait_for_output(jobs[0], "rank 0")
+    assert server.output(jobs[0]) == "rank 0 of 1  '0'\n"
+    server.scheduler.abort(jobs[0])
+    assert server.wait_for_end(jobs[1]) is Status.DONE
+
+
+def test_jobs_wait_and_are_aborted(server: ClusterServer) -> None:
+    running = [server.run("saves slowly"), server.run("saves slowly")]
+    for job in running:
+        server.wait_for_output(job, "rank 0")
+    waiting = server.run("counts")
+    server.wait(lambda: "all suitable nodes are in use" in waiting.waiting_for)
+    server.scheduler.abort(waiting)
+    assert server.wait_for_end(waiting) is Status.ABORT
+    for job in running:
+        server.scheduler.abort(job)
+    for job in running:
+        assert server.wait_for_end(job) is Status.ABORT
+        assert "saved" in server.output(job)  # takes longer than Ray would wait
+    server.scheduler.resume(waiting)
+    assert server.wait_for_end(waiting) is Status.DONE
+    assert server.steps(waiting) == list(range(1, 61))
+
+
+def test_a_gang_has_a_node_for_each_worker_and_ends_with_the_first_that_fails(server: ClusterServer) -> None:
+    began = time.monotonic()
+    job = server.run("finishes", workers=2)
+    server.wait_for_output(job, "rank 0 of 2")
+    print(f"\nfrom the submission to the first line of two workers: {time.monotonic() - began:.1f} s")
+    assert server.wait_for_end(job) is Status.DONE
+    assert (job.folder / "toy" / "rank-1.log").read_text().startswith("rank 1 of 2")
+    job = server.run("loses one", workers=2)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("Worker 1 of the task ended early with exit code 3.")
+    job = server.run("hangs", workers=2)
+    server.wait_for_output(job, "rank 0 of 2")
+    server.scheduler.abort(job)
+    assert server.wait_for_end(job) is Status.ABORT
+    assert server.output(job).endswith("saved\n")
+
+
+def test_a_gang_waits_for_all_of_its_nodes(server: ClusterServer) -> None:
+    first = server.run("hangs")
+    server.wait_for_output(first, "rank 0")
+    gang = server.run("finishes", workers=2)
+    server.wait(lambda: "free nodes" in gang.waiting_for)
+    server.scheduler.abort(first)
+    assert server.wait_for_end(gang) is Status.DONE
+
+
+def test_a_killed_task_fails_as_it_does_locally(server: ClusterServer) -> None:
+    job = server.run("hangs")
+    server.wait_for_output(job, "rank 0")
+    for pid in processes_in(job.folder):
+        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
+            os.kill(pid, signal.SIGKILL)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+
+
+def test_a_job_whose_node_dies_resumes_on_another(server: ClusterServer) -> None:
+    """The last test, because the second node stays dead."""
+    first = server.run("hangs", gpus=1)  # occupies the second node
+    server.wait_for_output(first, "rank 0")
+    blocker = server.run("hangs")  # occupies the head
+    server.wait_for_output(blocker, "rank 0")
+    job = server.run("counts slowly")
+    server.scheduler.abort(first)
+    server.wait(lambda: len(server.steps(job)) > 1)
+    for process in psutil.process_iter(["cmdline"]):
+        command = process.info["cmdline"] or [""]
+        if command[0].endswith("/raylet") and any("127.0.0.2" in part for part in command):
+            process.kill()
+    server.scheduler.abort(blocker)
+    began = time.monotonic()
+    server.wait(lambda: server.output(job).count("counts from") == 2)
+    (job.folder / "toy" / "hurry").touch()
+    print(f"\nfrom the death of a node to the resume: {time.monotonic() - began:.1f} s")
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.steps(job) == list(range(1, 61))
