@@ -213,7 +213,6 @@ class Scheduler:
         if self._decided_at and self._decided_at[0] == released and now < self._decided_at[1]:
             return
         self._decided_at = released, now + DECIDE_SECONDS
-        self._waiting = {job.id: job for job in self._waiting.values() if self._startable(job)}
         if not self._waiting:
             return
         executors = self._runner.executors
@@ -241,7 +240,9 @@ class Scheduler:
                     self._runner.executors.of(
                         request
                     )  # raises ValueError for a request that no executor can meet
-                if tasks:
+                if not tasks:
+                    self._waiting.pop(job.id, None)
+                else:
                     yield Candidate(job, tasks, [self._store.find(job_id) for job_id in job.needs()])
 
     def _startable(self, job: Job) -> list[Task]:

@@ -78,22 +78,35 @@ class DeviceLedger:
         self._limits = dict(limits)
         self._gpus = gpus
         self._entries: dict[Placement, Holder | None] = {}
+        # The sums of the entries, so that an offer does not examine thousands of them.
+        self._used: Counter[str] = Counter()
+        self._busy: Counter[str] = Counter()
 
     def offer(self) -> Resources:
         """Return the free slots and GPUs."""
         known = tuple(self._gpus())  # first, because it may yield
-        used = Counter(entry.request.pool for entry in self._entries if _has_slot(entry))
-        slots = {pool: limit - used[pool] for pool, limit in self._limits.items()}
-        busy = {device for entry in self._entries for device in entry.devices}
-        return Resources(slots, [gpu for gpu in known if gpu not in busy], known)
+        slots = {pool: limit - self._used[pool] for pool, limit in self._limits.items()}
+        return Resources(slots, [gpu for gpu in known if gpu not in self._busy], known)
 
     def reserve(self, placement: Placement, holder: Holder | None = None) -> None:
         """Record devices taken from `offer`, or those of a task found running after a restart."""
+        if placement not in self._entries:
+            self._count(placement, 1)
         self._entries[placement] = holder
 
     def release(self, placement: Placement) -> None:
         """Remove an entry, which may already have been removed."""
-        self._entries.pop(placement, None)
+        if placement in self._entries:
+            self._count(placement, -1)
+            del self._entries[placement]
+
+    def _count(self, placement: Placement, change: int) -> None:
+        if _has_slot(placement):
+            self._used[placement.request.pool] += change
+        for device in placement.devices:
+            self._busy[device] += change
+            if not self._busy[device]:
+                del self._busy[device]
 
     def holders(self) -> dict[str, str]:
         """Return the devices in use, including ``cpu``, with the names of their users.
