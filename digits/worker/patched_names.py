@@ -79,6 +79,9 @@ REGISTER = {
     "A placeholder has the value that a network feeds.": """
         tensorflow.python.framework.ops.Operation: _update_input(self, index, tensor)
     """,
+    "Workers that share a training average the moving averages that a step has changed.": """
+        tensorflow.python.framework.auto_control_deps_utils: get_read_write_resource_inputs(op)
+    """,
     "Batch normalization of Keras uses the fused operation.": """
         keras.src.layers.normalization.batch_normalization.BatchNormalization: call
     """,

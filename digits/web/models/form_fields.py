@@ -206,7 +206,7 @@ class DeviceFields(ComputeFields):
         device = self.device()
         if not re.fullmatch(DEVICE, device, re.ASCII):
             raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
-        if not self.is_local and device[0].isdigit():
+        if not self.is_local and re.match(r"[0-9]", device):
             raise ValidationError("On a cluster, choose the CPU, or a number of GPUs for each worker.")
 
     def device(self) -> str:
