@@ -87,6 +87,9 @@ class FakeCluster:
 
     def close(self) -> None: ...
 
+    def nodes(self, folder: Path) -> str:
+        return "n[1-2]"
+
     def overview(self) -> Overview:
         if self.problem:
             raise OSError(self.problem)

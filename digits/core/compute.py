@@ -32,11 +32,9 @@ class Compute(Struct, frozen=True, kw_only=True, omit_defaults=True):
             description="Processes that share a training, with the same curves; on a cluster, one on each node.",
         ),
     ] = 1
-    cpus: Annotated[_Amount | None, Meta(title="Cores per worker", description="CPU cores of each node.")] = (
-        None
-    )
+    cpus: Annotated[_Amount | None, Meta(title="Cores", description="CPU cores for each worker.")] = None
     memory_mb: Annotated[
-        _Amount | None, Meta(title="Memory per worker", description="Memory of each node in MiB.")
+        _Amount | None, Meta(title="Memory", description="Memory for each worker in MiB.")
     ] = None
     minutes: Annotated[
         _Amount | None,

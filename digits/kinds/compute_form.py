@@ -24,7 +24,7 @@ from digits.kinds.form_fields import (
 )
 
 # All that a server may have; it offers those that it has.
-TARGETS = choices((LOCAL, "This machine"), ("slurm", "Slurm"))
+TARGETS = choices((LOCAL, "This machine"), ("slurm", "Slurm"), ("ray", "Ray"))
 # In messages of `schema`, which are for programs.
 _NAME_RULE = "Use letters, digits, “_”, “-” and “.” only, at most 64 of them."
 _OPTION_RULE = "Enter options such as --constraint=a100, one per line, at most 20."
@@ -62,7 +62,7 @@ def _name(name: str) -> TextField:
 class ComputeFields(JobForm):
     """Where a job runs; forms offer the targets of their server."""
 
-    compute_target = ChoiceField(choices=TARGETS, default=LOCAL, **_words("target"))
+    compute_target = ChoiceField(choices=TARGETS, default=LOCAL, **{**_words("target"), "description": ""})
     compute_cpus = amount("cpus")
     compute_memory_mb = amount("memory_mb")
     compute_minutes = amount("minutes")

@@ -50,10 +50,13 @@ class Finding:
 class ClusterExecutor(Executor, Protocol):
     """An executor whose scheduler is a program outside the server. ``title`` is its name on pages, such as ``Slurm``.
 
-    The methods below wait for other programs: call them in a thread.
+    Except `nodes`, the methods below wait for other programs: call them in a thread.
     """
 
     title: str
+
+    def nodes(self, folder: Path) -> str:
+        """Return the nodes of the latest run of the task in ``folder``, such as ``n[1-2]``; empty if unknown."""
 
     def overview(self) -> Overview:
         """Return the nodes and partitions; raises OSError if the scheduler cannot be reached."""

@@ -152,8 +152,12 @@ class NodeJob:
         except OSError:
             return False
 
+    def nodes(self) -> str:
+        """Return the names of the nodes, for users."""
+        return os.uname().nodename
+
     def _save(self, phase: str) -> None:
-        body = {"run": self._run, "token": self._token, "phase": phase}
+        body = {"run": self._run, "token": self._token, "phase": phase, "nodes": self.nodes()}
         self._write(ATTEMPT_FILE, {**body, "fruitless": self._fruitless, "points": self._points})
 
     def _read(self, name: str) -> Record:

@@ -143,6 +143,7 @@ class _Attempt(Struct):
 
     token: str
     phase: Literal["waiting", "running", "interrupted"]
+    nodes: str = ""
 
 
 @dataclass
@@ -328,6 +329,12 @@ class QueueExecutor(Generic[J]):
         except files.UnreadableFile:
             return "", 0
         return task_output.clean(data[-limit:].decode(errors="replace")), 0
+
+    def nodes(self, folder: Path) -> str:
+        try:
+            return files.read_json(folder / node_job.ATTEMPT_FILE, _Attempt, below=folder).nodes
+        except files.UnreadableFile:
+            return ""
 
     def warm_up(self) -> None:
         """Do nothing: there is nothing to prepare."""

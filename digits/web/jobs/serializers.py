@@ -81,6 +81,9 @@ def _place(job: Job) -> str:
         f"partition {compute.partition}" if compute.partition else "",
         f"{compute.workers} workers" if compute.workers > 1 else "",
     ]
+    nodes = services().clusters.nodes(compute.target, job.task_folder(job.tasks[0])) if job.tasks else ""
+    if nodes and job.status is not Status.WAIT:
+        words.append(f"on {nodes}")
     return ", ".join(filter(None, words))
 
 

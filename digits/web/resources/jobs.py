@@ -85,7 +85,7 @@ class JobTexts(Struct):
 class JobPage(JobRow):
     """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured.
 
-    ``place`` is where it runs in words, such as *Slurm, partition long, 2 workers*; empty for this machine.
+    ``place`` is where it runs in words, such as *Slurm, partition long, 2 workers, on n[1-2]*; empty for this machine.
     """
 
     notes: str

@@ -80,6 +80,10 @@ class Clusters:
             self._asking[name].join(PATIENCE_SECONDS)
         return state
 
+    def nodes(self, name: str, folder: Path) -> str:
+        """Return the nodes of the latest run of the task in ``folder``; empty if unknown."""
+        return self._executors[name].nodes(folder) if name in self._executors else ""
+
     def check(self, name: str) -> None:
         """Check a cluster in the background, unless it is being checked."""
         if name not in self._checking:

@@ -82,6 +82,7 @@ def test_a_training_waits_on_the_cluster_that_its_form_chooses(
 
     cluster.release()
     site.wait(lambda: site.status(model) == "Running")
+    assert ">Slurm, partition long, 2 workers, on n[1-2]</dd>" in site.get(f"/models/{model}").text
     clone = site.get(f"/models/images/classification/new?clone={model}").text
     for field in (
         'value="slurm" checked',
@@ -116,6 +117,7 @@ def test_on_this_machine_only_the_number_of_workers_counts(site: Site, finished:
     ("fields", "wrong", "message"),
     [
         ({"compute_target": "moon"}, "compute_target", "Not a valid choice."),
+        ({"compute_target": "ray"}, "compute_target", "Not a valid choice."),
         ({"compute_partition": "a b"}, "compute_partition", "Use letters"),
         ({"compute_options": "rm -rf"}, "compute_options", "Enter options such as"),
         ({"compute_workers": 65}, "compute_workers", "between 1 and 64"),

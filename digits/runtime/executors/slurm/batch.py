@@ -35,6 +35,9 @@ class Job(NodeJob):
     log_file = LOG_FILE
     advice = "Request a longer time limit, or a partition without preemption"
 
+    def nodes(self) -> str:
+        return os.environ.get("SLURM_JOB_NODELIST", "")
+
     def _run_supervisors(self, command: list[str]) -> None:
         count = str(self._workers)
         step = ["srun", "--kill-on-bad-exit=1", "--export=ALL", "--input=none", "--mpi=none"]
