@@ -153,8 +153,8 @@ class NodeJob:
             return False
 
     def nodes(self) -> str:
-        """Return the names of the nodes, for users."""
-        return os.uname().nodename
+        """Return the names of the nodes, for users; empty if they are unknown."""
+        return os.uname().nodename if self._workers == 1 else ""
 
     def _save(self, phase: str) -> None:
         body = {"run": self._run, "token": self._token, "phase": phase, "nodes": self.nodes()}
