@@ -49,6 +49,8 @@ def format_lines(result: dict[str, Any]) -> list[str]:
             f"time per epoch     {result['seconds_per_epoch']:.3g} s",
             f"estimated total    {result['seconds_total']:.3g} s",
         ]
+    if "workers" in result:
+        said.append(f"workers            {result['workers']['message']}")
     gpu = result["gpu_memory_bytes"]
     memory = result["memory_bytes"] if gpu is None else gpu
     said.append(f"{'memory' if gpu is None else 'GPU memory':19}{memory / 1e6:.0f} MB")

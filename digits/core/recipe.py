@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from digits.core import schema
+from digits.core.compute import MAX_WORKERS
 from digits.core.files import read_json, write_json
 from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
@@ -219,7 +220,9 @@ class Train(Recipe, tag="train"):
     and layer outputs) and profiles every ``traces_interval`` steps (0 for never) go to TensorBoard.
     ``numerics_checks`` names the operation that first
     returns NaN or an infinity. ``gradient_metrics`` adds the norm of the gradients and the relative size of the updates
-    of each layer to the metrics. ``resume`` continues from the newest resume point in the folder.
+    of each layer to the metrics. With an ``averaging_interval`` above 1, several workers do not average their gradients
+    in each step, but train on their own and average their weights after this number of steps. ``resume`` continues from
+    the newest resume point in the folder.
     """
 
     dataset: str
@@ -254,6 +257,7 @@ class Train(Recipe, tag="train"):
     traces_interval: Whole = 0
     numerics_checks: bool = False
     gradient_metrics: bool = False
+    averaging_interval: Positive = 1
     resume: bool = False
     # The earlier name of ``weights_on``: ``mirrored`` for the first GPU, or ``central`` for the CPU. Read only.
     strategy: Literal["mirrored", "central"] | msgspec.UnsetType = msgspec.UNSET
@@ -269,10 +273,13 @@ class Preflight(Train, tag="preflight"):
 
     The first batch goes to ``batch.png`` in the task's parent folder,
     the graph to ``tb/``. With ``eager``, a few steps run operation by operation, so that
-    the network can print values.
+    the network can print values. Otherwise, the speed of several ``workers`` is forecast, which are on machines of
+    their own if they are ``apart``.
     """
 
     eager: bool = False
+    workers: Annotated[int, Meta(ge=1, le=MAX_WORKERS)] = 1
+    apart: bool = False
 
     @classmethod
     def of(cls, training: Train, *, eager: bool = False) -> Preflight:

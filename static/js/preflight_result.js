@@ -25,6 +25,8 @@ function verdict({ result, warnings = [] }) {
     judged.setAttribute('role', 'status');
     said.push(judged);
   }
+  // Hardly faster than one worker.
+  if (result.workers) said.push(notice(result.workers.speedup < 1.05 ? 'tone-warning' : 'tone-info', result.workers.message));
   return [...said, ...warnings.map((text) => notice('tone-warning', text))];
 }
 

@@ -74,6 +74,19 @@ class Gang:
         for variable in _numbers(variables).values() if self._ring else ():
             variable.assign(self.of_lead(variable.numpy()))
 
+    def average(self, variables: Mapping[str, tf.Variable], share: float) -> None:
+        """Give ``variables`` their mean over all workers, of which this one has a ``share`` from 0 to 1.
+
+        Integers get the values of the first worker.
+        """
+        floats = {name: item for name, item in variables.items() if item.dtype.is_floating}
+        self.take_from_lead({name: item for name, item in variables.items() if name not in floats})
+        values = [item.numpy().astype(np.float32) for item in floats.values()]
+        total = self.reduce(np.concatenate([value.reshape(-1) for value in values]) * np.float32(share))
+        ends = np.cumsum([value.size for value in values])
+        for variable, value, mean in zip(floats.values(), values, np.split(total, ends[:-1]), strict=True):
+            variable.assign(tf.cast(mean.reshape(value.shape), variable.dtype))
+
     def check_equal(self, variables: Mapping[str, tf.Variable]) -> None:
         """Raise UserFault if the values of ``variables`` differ between workers."""
         if self._ring is None:

@@ -30,11 +30,14 @@ _ANYWHERE = ("192.0.2.1", 9)
 
 
 class Rendezvous:
-    """The meeting of the workers of a run in ``task_folder``: ``rank`` is the number of this one, of ``workers``."""
+    """The meeting of the workers of a run in ``task_folder``: ``rank`` is the number of this one, of ``workers``.
 
-    def __init__(self, task_folder: Path) -> None:
-        self.rank = int(os.environ.get(RANK_VARIABLE, "0"))
-        self.workers = int(os.environ.get(WORKERS_VARIABLE, "1"))
+    By default, they are those in the environment of this process.
+    """
+
+    def __init__(self, task_folder: Path, rank: int | None = None, workers: int | None = None) -> None:
+        self.rank = int(os.environ.get(RANK_VARIABLE, "0")) if rank is None else rank
+        self.workers = int(os.environ.get(WORKERS_VARIABLE, "1")) if workers is None else workers
         run, restart = os.environ.get(RUN_VARIABLE, "1"), os.environ.get(_RESTART_VARIABLE, "0")
         self._folder = task_folder / _FOLDER / f"{run}.{restart}"
 

@@ -65,6 +65,10 @@ class Ring:
             self._pass(outgoing, parts[(self.rank - turn) % self.workers])
         return result
 
+    def close(self) -> None:
+        self._before.close()
+        self._after.close()
+
     def _pass(self, outgoing: NDArray[Any], incoming: NDArray[Any]) -> None:
         """Send ``outgoing`` to the next worker while ``incoming`` is filled by the one before."""
         sending, receiving = outgoing.view(np.uint8).data, incoming.view(np.uint8).data

@@ -8,12 +8,14 @@ description.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import resource
 import secrets
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +26,22 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
+from digits.worker.gang import loopback
+from digits.worker.gang.gang import join
+from digits.worker.gang.rendezvous import Rendezvous
+from digits.worker.gang.share import bounds
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
+from digits.worker.tasks import forecast
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
 from digits.worker.training.step import device_config, numerics, step_debugger, step_function
+from digits.worker.training.step.step_function import StepFunction
 from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
@@ -67,13 +75,17 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
 
     Raises UserFault, or whatever the user's network raises.
     """
+    meeting = Rendezvous(task_folder)
+    if meeting.workers > 1:
+        return _measure_workers(recipe, meeting, task_folder, events)
     events.append(Progressed(0.0, doing="Reading the dataset"))
     config, gpus = device_config.configure(recipe, events)
+    device_config.check_division(config.batch_size, recipe.workers)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
     keras.utils.set_random_seed(seed % 2**32)
     resources = Resources(recipe, task_folder.parent, events, config, seed)
     resources.data.end_claims()  # only the required batches are decoded
-    preflight = _Preflight(resources, bool(gpus))
+    preflight = _Preflight(recipe, resources, bool(gpus))
     if recipe.eager:
         return preflight.result_eagerly()
     events.append(Progressed(0.0, doing="Building the network"))
@@ -81,7 +93,33 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
         steps = setup.build(resources, board, measures_labels=True)
         resources.load_weights(steps.training.traced)
     events.append(Progressed(0.5, doing="Running one step"))
-    return preflight.result(steps)
+    result = preflight.result(steps)
+    if recipe.workers > 1:
+        events.append(Progressed(0.8, doing=f"Measuring {recipe.workers} workers"))
+        result |= preflight.forecast(
+            steps, result["seconds_per_step"], result["seconds_reading"], task_folder
+        )
+    return result
+
+
+def _measure_workers(
+    recipe: recipes.Preflight, meeting: Rendezvous, task_folder: Path, events: EventLog
+) -> dict[str, Any]:
+    """Take a few steps together with other workers; return the duration of one in seconds, ``seconds_per_step``."""
+    gang = join(meeting)
+    with gang.explained():
+        config, _ = device_config.configure(recipe, events, gang)
+        resources = Resources(recipe, task_folder.parent, events, config, recipe.seed or 0)
+        resources.data.end_claims()
+        with TensorBoardLog(task_folder.parent / "tb", is_silent=True) as board:
+            steps = setup.build(resources, board)
+        gang.take_from_lead(resources.variables)
+        order = itertools.islice(resources.data.order(resources.seed), 1)
+        with contextlib.closing(resources.data.train.stream(order)) as feed:
+            chunk = feed.take(1)
+        _take_step(steps, chunk, 0)
+        seconds = _measure(steps, chunk, lambda seconds: gang.agree(seconds)[0])
+    return {"seconds_per_step": seconds}
 
 
 @dataclass(frozen=True)
@@ -202,9 +240,9 @@ def _too_large(cost: Cost) -> Verdict:
 class _Preflight:
     """Runs and measures the first steps of a training with ``resources``."""
 
-    def __init__(self, resources: Resources, on_gpu: bool) -> None:
+    def __init__(self, recipe: recipes.Preflight, resources: Resources, on_gpu: bool) -> None:
         self._resources, self._on_gpu = resources, on_gpu
-        self._data, self._recipe = resources.data, resources.recipe
+        self._data, self._recipe = resources.data, recipe
 
     def result(self, steps: Steps) -> dict[str, Any]:
         """Run a training step and a validation batch; return the result of the task."""
@@ -228,6 +266,37 @@ class _Preflight:
             "batch": notes,
         }
         return for_browser(result)
+
+    def forecast(self, steps: Steps, alone: float, reading: float, task_folder: Path) -> dict[str, Any]:
+        """Forecast the speed of the recipe's workers against one, whose steps take ``alone`` seconds.
+
+        Reading a batch takes ``reading`` seconds. Returns `forecast.Forecast` as ``workers``, or nothing if the workers
+        could not be run, which is then a warning.
+        """
+        recipe = self._recipe
+        if not recipe.apart:
+            seconds = forecast.step_of_workers(recipe, task_folder)
+            if isinstance(seconds, str):
+                message = f"The speed of {recipe.workers} workers could not be measured: {seconds}"
+                self._resources.events.append(Warned(message))
+                return {}
+            return {"workers": asdict(forecast.together(recipe.workers, alone, seconds))}
+        first, last = bounds(self._data.batch_size, recipe.workers - 1, recipe.workers)  # the largest share
+        step = steps.training.step
+        config = dataclasses.replace(step.options.config, batch_size=last - first)
+        share = StepFunction(
+            self._resources.step(step.network, step.options.phase, config, measures_labels=False)
+        )
+        chunk = self._read_batches(1)
+        chunk = chunk._replace(positions=chunk.positions[:, : config.batch_size * config.batches])
+        of_share = dataclasses.replace(steps, training=share)
+        _take_step(of_share, chunk, 0)
+        computing = _measure(of_share, chunk)
+        if not self._data.train.is_resident:
+            computing = max(computing, reading / recipe.workers)
+        size = 4 * self._resources.store.parameters
+        adding = loopback.measure_sum(size)
+        return {"workers": asdict(forecast.apart(recipe.workers, alone, computing, adding, size))}
 
     def result_eagerly(self) -> dict[str, Any]:
         """Run a few steps operation by operation; return the result of the task."""
@@ -423,10 +492,10 @@ def _take_step(steps: Steps, chunk: Chunk, step: int) -> tuple[dict[str, float],
     return steps.training.summarize(row[0].tolist()), seconds
 
 
-def _measure(steps: Steps, chunk: Chunk) -> float:
-    """Return the median duration of a few steps, in seconds."""
+def _measure(steps: Steps, chunk: Chunk, agreed: Callable[[float], float] = lambda seconds: seconds) -> float:
+    """Return the median duration of a few steps, in seconds. Several workers have ``agreed`` on how long it takes."""
     taken: list[float] = []
-    while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
+    while len(taken) < MAX_MEASURED_STEPS and agreed(sum(taken)) < MEASURED_SECONDS:
         taken.append(_take_step(steps, chunk, len(taken) + 1)[1])
     return float(np.median(taken))
 

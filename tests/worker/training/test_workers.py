@@ -187,6 +187,22 @@ def test_another_number_of_workers_resumes(model: Any, gang: Any, trained: Any, 
     assert [item.message for item in resumed.of(Warned) if item.is_remark and remark in item.message]
 
 
+def test_workers_that_average_weights_resume_exactly(model: Any, gang: Any) -> None:
+    settings = SETTINGS | {"epochs": 6, "batch_accumulation": 1, "averaging_interval": 3, "augment": {}}
+    undisturbed = [task.wait() for task in gang(model(NETWORK, "undisturbed", **settings), 2)]
+    assert [outcome.code for outcome in undisturbed] == [0, 0], undisturbed[0].output
+    folder = model(NETWORK, "stopped", **settings)
+    tasks = gang(folder, 2)
+    tasks[0].wait_for(Saved)
+    tasks[0].stop()
+    assert [task.wait().code for task in tasks] == [143, 143]
+    resume_at(folder)
+    resumed = [task.wait() for task in gang(folder, 2, run=2)]
+    assert rows(resumed[0]) == rows(undisturbed[0])
+    accuracy = undisturbed[0].values("val", "accuracy")
+    assert accuracy[-1] > 0.9 > accuracy[0]
+
+
 @pytest.mark.nightly
 def test_compiled_steps_are_shared_too(train: Any, train_together: Any, in_shared_child: Any) -> None:
     settings = SETTINGS | {"augment": {}, "xla": True, "gradient_metrics": True}

@@ -122,7 +122,9 @@ class Trainer:
         self.step = self._first_step = first_step
         self._resources, self._steps, self._reports = resources, steps, reports
         self._recipe, self._data, self._timeline = resources.recipe, resources.data, resources.timeline
-        self._gang = resources.config.gang
+        self._gang, share = resources.config.gang, self._data.preparation.share
+        self._share = share.fraction if share else 1.0
+        self._averaging_interval = resources.config.averaging_interval
         self._learning_rate = steps.learning_rate
         kind = kind_named(self._data.manifest.kind)
         # No metric compares generated images with those of the dataset.
@@ -243,6 +245,8 @@ class Trainer:
                 log.info("Training all layers from here on")
             unprofiled = self._profiler.steps_until_next(self.step)
             count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
+            if self._averaging_interval > 1:
+                count = min(count, self._averaging_interval - self.step % self._averaging_interval)
             if unprofiled is not None:
                 count = min(count, max(1, unprofiled))
             is_extended = self._wants_pictures
@@ -260,6 +264,11 @@ class Trainer:
                 metrics = self._extended_step() if is_extended else self._take_steps(count)
             seconds = time.monotonic() - began
             self.step += len(metrics)
+            is_common = self.step % self._averaging_interval == 0 or self.step == step
+            if self._averaging_interval > 1:
+                metrics = self._gang.reduce(metrics * np.float32(self._share))
+                if is_common:
+                    self._gang.average(self._resources.variables, self._share)
             if is_representative:
                 stopping.reserve("a call of steps", seconds)
             if not is_extended:
@@ -271,9 +280,9 @@ class Trainer:
                 self._is_stopping(), self._checkpoints.is_due, -self._pace.steps
             )
             self._pace.steps = -int(pace)
-            if is_stopping:
+            if is_stopping and is_common:
                 self._save_and_stop()
-            if self.step < step and is_due:
+            if self.step < step and is_due and is_common:
                 self._save_to_resume()
 
     def _take_steps(self, count: int) -> Rows:

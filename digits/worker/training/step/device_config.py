@@ -34,7 +34,8 @@ class DeviceConfig:
 
     ``devices`` are TensorFlow's device names; the weights are on ``weights_device``, or the first device if it is
     empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is a key of
-    `PRECISIONS`. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch.
+    `PRECISIONS`. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch,
+    and average their gradients in each step, or their weights after ``averaging_interval`` steps if that is above 1.
     """
 
     devices: tuple[str, ...] = ("",)
@@ -44,6 +45,7 @@ class DeviceConfig:
     precision: recipes.Precision = "float32"
     compiled: bool = False
     gang: Gang = ALONE
+    averaging_interval: int = 1
 
     def share(self, blends: bool) -> Share | None:
         """The records of a step that this worker computes, if there are several; ``blends`` is that of `Share`."""
@@ -83,6 +85,15 @@ def batch_size(recipe: recipes.Train) -> int:
     return recipe.batch_size or recipes.DEFAULT_BATCH_SIZE
 
 
+def check_division(size: int, workers: int) -> None:
+    """Raise UserFault if a batch of ``size`` records has none for some of the ``workers``."""
+    if size < workers:
+        raise UserFault(
+            f"A batch of {count_of(size, 'record')} cannot be divided among {workers} workers.",
+            "Choose a larger batch size or fewer workers.",
+        )
+
+
 def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[int]]:
     """Configure TensorFlow for the devices and the precision of ``recipe``, and for this worker of ``gang``.
 
@@ -90,11 +101,7 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
     TensorFlow runs any operation. Raises UserFault for unknown settings.
     """
     size = batch_size(recipe)
-    if size < gang.workers:
-        raise UserFault(
-            f"A batch of {count_of(size, 'record')} cannot be divided among {gang.workers} workers.",
-            "Choose a larger batch size or fewer workers.",
-        )
+    check_division(size, gang.workers)
     gpus = _choose_gpus(recipe, events)
     if gang.neighbors > 1 and not gpus and not os.environ.get(_THREADS_VARIABLE):
         cores = len(os.sched_getaffinity(0))
@@ -115,6 +122,7 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
         precision=recipe.precision,
         compiled=compiled,
         gang=gang,
+        averaging_interval=recipe.averaging_interval if gang.workers > 1 else 1,
     )
     return config, gpus
 

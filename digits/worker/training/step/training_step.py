@@ -120,7 +120,7 @@ class TrainingStep:
         self._store, self._randomness, self._phase = store, randomness, options.phase
         self._replication = Replication(options.config.devices, options.config.batches)
         self._reduction: Reduction | None = None
-        if prepare.share:
+        if prepare.share and options.config.averaging_interval == 1:
             self._reduction = Reduction(options.config.gang, prepare.share.fraction)
         self._loss_scale: LossScale | None = None
         if options.config.scales_loss:
@@ -147,7 +147,7 @@ class TrainingStep:
 
     @property
     def has_partners(self) -> bool:
-        """Whether several workers share the step. Then `finish` must not be compiled."""
+        """Whether several workers average their gradients. Then `finish` must not be compiled."""
         return self._reduction is not None
 
     def compute(

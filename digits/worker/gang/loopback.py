@@ -1,0 +1,85 @@
+"""Run several workers on this machine, to measure them before a training is queued.
+
+As a program, it is the second of two workers that add arrays as often as the first one does:
+
+    python -P -m digits.worker.gang.loopback FOLDER BYTES REPETITIONS
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from digits.core.task import RANK_VARIABLE, WORKERS_VARIABLE
+from digits.worker.gang.rendezvous import Rendezvous
+from digits.worker.gang.ring import connect
+
+REPETITIONS = 7
+
+
+def measure_sum(size: int) -> float:
+    """Return the median time of a sum of ``size`` bytes over two workers, in seconds.
+
+    Raises PartnerLost if the other one does not come.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-P", "-m", __name__, folder, str(size), str(REPETITIONS)]
+        with _running([command], first_rank=1, workers=2):
+            return _sums(Rendezvous(Path(folder), rank=0, workers=2), size, REPETITIONS)
+
+
+def run_workers(task_folder: Path, workers: int, seconds: float) -> str:
+    """Run the task in ``task_folder`` by several workers; return why that failed, empty if it did not.
+
+    They are ended after ``seconds``.
+    """
+    command = [sys.executable, "-P", "-m", "digits.worker", str(task_folder)]
+    with _running([command] * workers, first_rank=0, workers=workers) as processes:
+        deadline = time.monotonic() + seconds
+        for process in processes:
+            try:
+                code = process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return f"they took longer than {seconds:.0f} seconds"
+            if code:
+                return f"one ended with exit code {code}"
+    return ""
+
+
+@contextlib.contextmanager
+def _running(
+    commands: Sequence[Sequence[str]], first_rank: int, workers: int
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Run programs as workers, whose output is this process's; kill those left at the end."""
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for rank, command in enumerate(commands, first_rank):
+            environment = os.environ | {RANK_VARIABLE: str(rank), WORKERS_VARIABLE: str(workers)}
+            started.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL))
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def _sums(meeting: Rendezvous, size: int, repetitions: int) -> float:
+    ring, values, taken = connect(meeting), np.ones(max(1, size // 4), np.float32), []
+    for _ in range(repetitions):
+        began = time.perf_counter()
+        ring.reduce(values)
+        taken.append(time.perf_counter() - began)
+    ring.close()
+    return float(np.median(taken))
+
+
+if __name__ == "__main__":
+    _sums(Rendezvous(Path(sys.argv[1])), int(sys.argv[2]), int(sys.argv[3]))

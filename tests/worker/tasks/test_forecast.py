@@ -1,0 +1,61 @@
+"""The forecast of how much faster several workers train."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from digits.core.events import Finished, Warned
+from digits.worker.tasks import forecast
+from tests.worker import networks
+from tests.worker.conftest import Outcome
+
+
+def test_workers_on_one_machine_are_compared_with_one() -> None:
+    faster = forecast.together(4, alone=1.0, seconds=0.295)
+    assert faster.speedup == pytest.approx(3.39, abs=0.01)
+    assert faster.message == "4 workers: about 3.4 times as fast as one, measured on this machine."
+    slower = forecast.together(2, alone=1.0, seconds=1.25)
+    assert slower.message.startswith("2 workers: slower than one (0.8 times as fast), so use one, measured")
+    assert "no faster than one" in forecast.together(2, alone=1.0, seconds=0.98).message
+
+
+def test_the_network_limits_workers_on_several_machines() -> None:
+    """Two workers exchange 100 MB in each step, which take 0.08 s with 10 Gbit/s and 0.8 s with 1 Gbit/s."""
+    found = forecast.apart(2, alone=1.0, computing=0.5, adding=0.05, size=100_000_000)
+    assert found.speedup == pytest.approx(1 / 0.58)
+    assert "2 workers: about 1.7 times as fast as one over a network of 10 Gbit/s (0.8 times" in found.message
+    unlimited = forecast.apart(2, alone=1.0, computing=0.5, adding=0.001, size=4000)
+    assert "1 Gbit/s" not in unlimited.message.replace("10 Gbit/s", "")
+    # Each of four workers sends 1.5 times its size, and each of two once.
+    assert forecast.apart(4, 1.0, 0.25, adding=0.1, size=0).seconds_per_step == pytest.approx(0.4)
+
+
+def test_a_preflight_measures_the_share_of_a_worker_and_a_sum(preflight: Any) -> None:
+    result = result_of(preflight(networks.LINEAR, workers=2, apart=True))
+    assert result["workers"]["workers"] == 2
+    assert result["workers"]["speedup"] > 0
+    assert result["workers"]["message"].endswith("steps and sums were measured on this machine.")
+
+
+@pytest.mark.nightly
+def test_a_preflight_runs_workers_of_this_machine(preflight: Any) -> None:
+    outcome = preflight(networks.LINEAR, workers=2)
+    assert result_of(outcome)["workers"]["message"].endswith("measured on this machine.")
+    assert not (outcome.job_folder / "workers").exists()
+
+
+def test_too_many_workers_are_refused(preflight: Any) -> None:
+    outcome = preflight(networks.LINEAR, workers=9)
+    assert outcome.failure.message == "A batch of 8 records cannot be divided among 9 workers."
+    outcome = preflight(networks.LINEAR, workers=64, batch_size=64)
+    if (os.cpu_count() or 1) < 64:
+        assert "workers" not in result_of(outcome)
+        assert "each worker needs one" in outcome.of(Warned)[-1].message
+
+
+def result_of(outcome: Outcome) -> dict[str, Any]:
+    assert outcome.code == 0, outcome.output
+    return dict(outcome.of(Finished)[0].result)
