@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from digits.worker.failure import PartnerLost, UserFault
 from digits.worker.gang.rendezvous import Rendezvous
-from digits.worker.gang.ring import Ring, connect
+from digits.worker.gang.ring import OutOfStep, Ring, connect
 
 log = logging.getLogger(__name__)
 
@@ -97,11 +97,7 @@ class Gang:
             checksum = zlib.crc32(np.ascontiguousarray(variable.numpy()).data, checksum)
         largest, smallest = self.agree(checksum, -checksum)
         if largest != -smallest:
-            raise UserFault(
-                "The workers have diverged: their weights differ.",
-                "Resume the training from the snapshot before. If that happens again, train with one worker: the "
-                "network may draw random numbers of its own, or a machine computes wrongly.",
-            )
+            raise _diverged("their weights differ")
 
     @contextlib.contextmanager
     def explained(self) -> Iterator[None]:
@@ -111,6 +107,8 @@ class Gang:
         except Exception:
             if self._loss is None:
                 raise
+            if isinstance(self._loss, OutOfStep):
+                raise _diverged(str(self._loss)) from None
             log.warning("A worker was lost: %s", self._loss)
             raise PartnerLost(
                 f"One of the {self.workers} workers ended unexpectedly, and the others cannot go on without it.",
@@ -132,6 +130,14 @@ def join(meeting: Rendezvous) -> Gang:
         meeting.leave()
     log.info("%d workers are connected", gang.workers)
     return gang
+
+
+def _diverged(why: str) -> UserFault:
+    return UserFault(
+        f"The workers have diverged: {why}.",
+        "Resume the training from the snapshot before. If that happens again, train with one worker: the network may "
+        "draw random numbers of its own, or a machine computes wrongly.",
+    )
 
 
 def _numbers(variables: Mapping[str, tf.Variable]) -> dict[str, tf.Variable]:

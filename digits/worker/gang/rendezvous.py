@@ -61,8 +61,8 @@ class Rendezvous:
             if time.monotonic() > deadline:
                 missing = ", ".join(str(rank) for rank, value in enumerate(values) if value is None)
                 raise PartnerLost(
-                    f"Only {len(found)} of {self.workers} workers started within {DEADLINE_SECONDS:.0f} seconds: "
-                    f"worker {missing} is missing.",
+                    f"Only {len(found)} of {self.workers} workers started within {DEADLINE_SECONDS:.0f} seconds. "
+                    f"Missing: {missing}.",
                     "Look for its error in the output of the task, and start the training again. If workers are on "
                     "several machines, check that all of them see the jobs folder.",
                 )

@@ -38,6 +38,10 @@ _KEEPALIVE = {
 }
 
 
+class OutOfStep(OSError):
+    """The workers have diverged: they do not make the same calls."""
+
+
 class Ring:
     """The connections of the worker ``rank``, of ``workers``: from the one ``before`` it and to the one ``after`` it.
 
@@ -49,10 +53,20 @@ class Ring:
     ) -> None:
         self.rank, self.workers, self.neighbors = rank, workers, neighbors
         self._before, self._after = _prepared(before), _prepared(after)
+        self._calls = 0
 
     def reduce(self, values: NDArray[Any], combine: Callable[..., Any] = np.add) -> NDArray[Any]:
-        """Combine ``values`` of all workers, which have the same shape and dtype. Raises OSError if one is lost."""
+        """Combine ``values`` of all workers, which have the same shape and dtype.
+
+        Raises OSError if a worker is lost, and OutOfStep if the one before this one makes another call.
+        """
         result = np.array(values)
+        self._calls += 1
+        call = np.array([self._calls, result.size, result.dtype.num], np.int64)
+        other = np.empty_like(call)
+        self._pass(call, other)
+        if not np.array_equal(call, other):
+            raise OutOfStep("the workers do not take the same steps")
         parts = np.array_split(result.reshape(-1), self.workers)
         received = np.empty_like(parts[0])  # no part is larger
         for turn in range(self.workers - 1):

@@ -227,7 +227,7 @@ def test_a_worker_that_never_comes_is_reported(
     monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 1.0)
     alone = gang(model(NETWORK, **SETTINGS), 3, ranks=[0])[0].wait()
     assert alone.code == EXIT_PARTNER_LOST
-    assert alone.failure.message.startswith("Only 1 of 3 workers started within 1 seconds: worker 1, 2")
+    assert alone.failure.message.startswith("Only 1 of 3 workers started within 1 seconds. Missing: 1, 2.")
 
 
 def test_a_small_batch_has_no_share_for_everyone(model: Any, gang: Any) -> None:

@@ -1,0 +1,116 @@
+"""Workers that meet by files and add arrays, here as threads of one process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.worker.failure import PartnerLost
+from digits.worker.gang import rendezvous
+from digits.worker.gang.rendezvous import Rendezvous
+from digits.worker.gang.ring import OutOfStep, Ring, connect
+from digits.worker.gang.share import Share, bounds
+
+
+def together(folder: Path, workers: int, work: Callable[[Ring], Any]) -> list[Any]:
+    """Return the results of ``work`` of all ``workers``, which meet in ``folder``; an exception counts as a result."""
+
+    def run(rank: int) -> Any:
+        ring = connect(Rendezvous(folder, rank, workers))
+        try:
+            return work(ring)
+        except OSError as error:
+            return error
+        finally:
+            ring.close()
+
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(run, range(workers)))
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4])
+@pytest.mark.parametrize("size", [0, 1, 5, 400_000])
+def test_all_workers_get_the_same_sum(tmp_path: Path, workers: int, size: int) -> None:
+    given = np.random.default_rng(1).normal(size=(workers, size)).astype(np.float32)
+    sums = together(tmp_path, workers, lambda ring: ring.reduce(given[ring.rank]))
+    assert all(np.array_equal(found, sums[0]) for found in sums)
+    np.testing.assert_allclose(sums[0], given.sum(0), atol=1e-5)
+
+
+def test_arrays_of_any_type_and_shape_are_combined(tmp_path: Path) -> None:
+    def work(ring: Ring) -> tuple[Any, Any, Any]:
+        own = np.full((2, 3), ring.rank + 1, np.int64)
+        most = ring.reduce(np.array([ring.rank, -ring.rank], np.float64), np.maximum)
+        return ring.reduce(own), most, own
+
+    for total, most, own in together(tmp_path, 3, work):
+        assert total.tolist() == [[6] * 3] * 2
+        assert most.tolist() == [2, 0]
+        assert own[0, 0] in (1, 2, 3)  # the array itself is unchanged
+
+
+def test_different_calls_are_an_error_instead_of_nonsense(tmp_path: Path) -> None:
+    found = together(tmp_path, 2, lambda ring: ring.reduce(np.zeros(10 + ring.rank, np.float32)))
+    assert [type(item) for item in found] == [OutOfStep, OutOfStep]
+
+
+def test_a_lost_worker_is_noticed_at_once(tmp_path: Path) -> None:
+    def work(ring: Ring) -> Any:
+        if ring.rank == 1:
+            return None
+        return ring.reduce(np.ones(1_000_000, np.float32))
+
+    lost = together(tmp_path, 3, work)
+    assert lost[1] is None and isinstance(lost[0], OSError) and isinstance(lost[2], OSError)
+
+
+def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refused(tmp_path: Path) -> None:
+    """A stranger connects first, and sends anything."""
+    meeting, strangers = tmp_path / "rendezvous" / "1.0", []
+
+    def intrude() -> None:
+        while not (meeting / "1.address").exists():
+            time.sleep(0.001)
+        host, port, _ = (meeting / "1.address").read_text().split()
+        assert host == rendezvous.LOOPBACK
+        stranger = socket.create_connection((host, int(port)))
+        stranger.sendall(b"x" * 32)
+        strangers.append((stranger, port))
+
+    thread = threading.Thread(target=intrude)
+    thread.start()
+    sums = together(tmp_path, 2, lambda ring: ring.reduce(np.ones(3)).tolist())
+    thread.join()
+    assert sums == [[2, 2, 2]] * 2
+    for stranger, port in strangers:
+        stranger.close()
+        with pytest.raises(ConnectionError):
+            socket.create_connection((rendezvous.LOOPBACK, int(port)))
+
+
+def test_missing_workers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 0.2)
+    with pytest.raises(PartnerLost, match=r"Only 1 of 3 workers started .* Missing: 0, 2\."):
+        connect(Rendezvous(tmp_path, 1, 3))
+
+
+@pytest.mark.parametrize(("count", "workers"), [(8, 2), (7, 3), (3, 3), (64, 5)])
+def test_shares_divide_everything_in_order(count: int, workers: int) -> None:
+    parts = [bounds(count, rank, workers) for rank in range(workers)]
+    assert [place for first, last in parts for place in range(first, last)] == list(range(count))
+    sizes = [last - first for first, last in parts]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_blended_images_need_the_one_before() -> None:
+    assert Share(0, 2, 6, blends=True).positions.tolist() == [5, 0, 1]
+    assert Share(2, 6, 6, blends=True).positions.tolist() == [1, 2, 3, 4, 5]
+    assert Share(2, 6, 6).positions.tolist() == [2, 3, 4, 5]
