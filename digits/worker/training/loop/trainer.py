@@ -50,8 +50,8 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
 
     Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known,
-    ``environment``, and ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the
-    user's network raises.
+    ``environment``, their number if there are several ``workers``, and ``ended_early`` with the reason if the training
+    ended early. Raises UserFault, or whatever the user's network raises.
     """
     job_folder = task_folder.parent
     meeting = Rendezvous(task_folder)
