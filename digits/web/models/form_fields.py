@@ -193,6 +193,7 @@ class DeviceFields(ComputeFields):
     """Compute target, devices and precision of a training."""
 
     compute_workers = amount("workers", 1)
+    averaging_interval = whole("Average every N steps", Train, "averaging_interval", 1)
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
