@@ -51,11 +51,15 @@ class Resources:
     def _free(self, request: DeviceRequest) -> tuple[str, ...] | None:
         """Return the GPUs of ``request`` if all of them are free."""
         count = request.gpu_count * request.compute.workers
-        gpus = request.gpus or tuple(self.gpus[:count])
-        return gpus if len(gpus) >= count and set(gpus) <= set(self.gpus) else None
+        if not request.gpus:
+            return tuple(self.gpus[:count]) if len(self.gpus) >= count else None
+        return request.gpus if len(request.gpus) >= count and set(request.gpus) <= set(self.gpus) else None
 
     def _take_gpus(self, request: DeviceRequest, gpus: tuple[str, ...]) -> Placement:
-        self.gpus = [gpu for gpu in self.gpus if gpu not in gpus]
+        if gpus == tuple(self.gpus[: len(gpus)]):
+            del self.gpus[: len(gpus)]  # quickly, because there may be thousands
+        else:
+            self.gpus = [gpu for gpu in self.gpus if gpu not in gpus]
         return Placement(request, gpus or (CPU,))
 
     def _take_slot(self, request: DeviceRequest, gpus: tuple[str, ...] = ()) -> Placement | Busy:
