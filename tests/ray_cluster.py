@@ -18,6 +18,7 @@ import pytest
 
 PYTHON = "DIGITS_RAY_PYTHON"
 ADDRESS = "http://127.0.0.1:8265"
+TOKEN = "d1" * 32
 # Of each object store, in bytes.
 STORE = "--object-store-memory=100000000"
 
@@ -28,7 +29,8 @@ def start(python: str, folder: str) -> None:
         **os.environ,
         "RAY_TMPDIR": folder,
         "RAY_USAGE_STATS_ENABLED": "0",
-        "RAY_AUTH_MODE": "disabled",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": TOKEN,
     }
     command = [str(Path(python).with_name("ray")), "start", STORE, "--num-cpus=1"]
     head = ["--head", "--node-ip-address=127.0.0.1", "--port=6379", "--dashboard-host=127.0.0.1"]

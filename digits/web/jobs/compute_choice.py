@@ -17,7 +17,7 @@ _ABOUT = {
     r"time ?limit": "compute_minutes",
     r"\bmemory\b": "compute_memory_mb",
     r"\bgres\b|generic resource|\bgpus?\b": "select_gpu_count",
-    r"node count": "compute_workers",
+    r"node count|\bworkers\b": "compute_workers",
     r"\bcpus?\b|processors|\bcores?\b": "compute_cpus",
     r"feature|constraint|\boptions?\b": "compute_options",
 }

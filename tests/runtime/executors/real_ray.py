@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 import signal
 import sys
@@ -15,15 +16,18 @@ import pytest
 from digits.core.status import Status
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.ray.executor import RayExecutor
-from tests.ray_cluster import ADDRESS, PYTHON
+from tests.ray_cluster import ADDRESS, PYTHON, TOKEN
+from tests.real_server import RealServer, create_dataset, start_training
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.site import bars
 from tests.waiting import wait_until
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[ClusterServer]:
     program = [sys.executable, "-c", PROGRAM]
-    ray = RayExecutor(tmp_path, ADDRESS, python=os.environ[PYTHON], program=program, list_seconds=1.0)
+    python = os.environ[PYTHON]
+    ray = RayExecutor(tmp_path, ADDRESS, token=TOKEN, python=python, program=program, list_seconds=1.0)
     with ClusterServer(tmp_path, "ray", ray) as server:
         yield server
     wait_until(lambda: not list(processes_in(tmp_path)))  # the program of a job ends after its record
@@ -98,6 +102,29 @@ def test_a_killed_task_fails_as_it_does_locally(server: ClusterServer) -> None:
             os.kill(pid, signal.SIGKILL)
     assert server.wait_for_end(job) is Status.ERROR
     assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+
+
+def test_a_training_equals_a_local_one(tmp_path: Path) -> None:
+    bars(tmp_path / "data" / "bars")
+    server = RealServer(tmp_path, "--ray", ADDRESS, environment={**os.environ, "DIGITS_RAY_TOKEN": TOKEN})
+    try:
+        dataset = create_dataset(server)
+        tables = []
+        for target in ("local", "ray"):
+            began = time.monotonic()
+            training = {"train_epochs": 3, "random_seed": 1, "select_gpu": "cpu", "compute_target": target}
+            model = start_training(server, dataset, **training)
+            metrics = f"/models/{model}/metrics.csv"
+            server.wait(lambda: server.read(metrics).count("\n") > 1)  # noqa: B023
+            print(
+                f"\nfrom the creation of a model to its first metrics, {target}: {time.monotonic() - began:.1f} s"
+            )
+            server.wait_for_status(model, "Done")
+            rows = csv.DictReader(server.read(metrics).splitlines())
+            tables.append([{**row, "images_per_second": ""} for row in rows])
+        assert tables[0] == tables[1] != []
+    finally:
+        server.stop()
 
 
 def test_a_job_whose_node_dies_resumes_on_another(server: ClusterServer) -> None:

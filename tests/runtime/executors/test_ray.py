@@ -176,6 +176,13 @@ def test_a_restarted_server_follows_its_jobs_while_ray_is_away(tmp_path: Path, r
             assert len(again.bodies) == 1
 
 
+@pytest.mark.skipif(importlib.util.find_spec("ray") is not None, reason="Ray is installed")
+def test_several_workers_without_ray_fail_with_what_to_install(server: ClusterServer) -> None:
+    job = server.run("finishes", workers=2)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert "Several workers need the package of Ray: No module named 'ray'." in message(job)
+
+
 def test_what_the_cluster_does_not_have_is_refused(tmp_path: Path, ray: RayServer) -> None:
     cluster = executor(tmp_path, ray)
 
@@ -185,8 +192,9 @@ def test_what_the_cluster_does_not_have_is_refused(tmp_path: Path, ray: RayServe
         return f"{found.message} {found.hint}" if found else ""
 
     assert refusal(2, workers=1) == refusal(0, workers=2) == ""
-    assert "1 of its 2 nodes have what each of 2 workers needs" in refusal(1, workers=2)
-    assert "No node of the Ray cluster" in refusal(3)
+    assert "have what one worker needs: 1. Workers: 2." in refusal(1, workers=2)
+    assert "No node of the Ray cluster has 3 GPUs." in refusal(3)
+    assert "No node of the Ray cluster has 9 cores." in refusal(cpus=9)
     assert "Ray has no partition" in refusal(partition="main")
     ray.token = "secret"
     assert "requires a token" in refusal()
@@ -238,4 +246,5 @@ def test_the_same_on_a_real_cluster() -> None:
     ]
     if not shutil.which("unshare") or subprocess.run([*isolated, "true"], capture_output=True).returncode:
         pytest.skip("this system does not permit namespaces of users")
-    subprocess.run([*isolated, sys.executable, "-m", "tests.ray_cluster", python], check=True, timeout=600)
+    command = [*isolated, sys.executable, "-m", "tests.ray_cluster", python]
+    subprocess.run(command, cwd=Path(__file__).parents[3], check=True, timeout=900)

@@ -19,7 +19,7 @@ from digits.core.job import DeviceRequest
 from digits.core.schema import JsonObject
 from digits.core.task import Failure
 from digits.runtime.executors import node_job
-from digits.runtime.executors.cluster import Finding, Overview
+from digits.runtime.executors.cluster import Finding, Node, Overview
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.queue_executor import (
     FILE_SECONDS,
@@ -104,32 +104,14 @@ class RayExecutor(QueueExecutor[RayJob]):
     def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
         compute = request.compute
         fields = {"partition": compute.partition, "account": compute.account, "QoS": compute.qos}
-        unknown = [name for name, value in {**fields, "further options": compute.options}.items() if value]
-        if unknown:
-            return Failure(f"Ray has no {' or '.join(unknown)}.", "Leave it empty.")
+        for name, value in {**fields, "additional options": compute.options}.items():
+            if value:
+                return Failure(f"Ray has no {name}.", "Leave it empty.")
         try:
             nodes = [node for node in self.overview().nodes if node.state != "dead"]
         except (Unreachable, Refused) as error:
             return Failure(f"Ray does not answer: {error}.", "Try again, or run it on this machine.")
-        needed = _resources(request)
-        fitting = [
-            node
-            for node in nodes
-            if node.cpus >= needed["CPU"]
-            and node.gpus >= needed.get("GPU", 0)
-            and (node.memory_mb or 0) >= (compute.memory_mb or 0)
-        ]
-        if len(fitting) >= compute.workers:
-            return None
-        found = (
-            f"{len(fitting)} of its {len(nodes)} nodes have" if len(nodes) > 1 else "Its node does not have"
-        )
-        return Failure(
-            f"The Ray cluster is too small: {found} what each of {compute.workers} workers needs."
-            if compute.workers > 1
-            else "No node of the Ray cluster has as many cores, GPUs or as much memory.",
-            "Request fewer workers, cores, GPUs or less memory.",
-        )
+        return _too_large(nodes, request)
 
     # The scheduler
 
@@ -237,6 +219,28 @@ class RayExecutor(QueueExecutor[RayJob]):
             in_thread(request, job.id)
         except (Unreachable, Refused) as error:
             log.warning("a request about Ray job %s failed: %s", job.id, error)
+
+
+def _too_large(nodes: Sequence[Node], request: DeviceRequest) -> Failure | None:
+    """Return why ``nodes`` can never run ``request``, or None if they can."""
+    compute, gpus = request.compute, gpus_per_node(request)
+    needs: dict[str, Callable[[Node], bool]] = {
+        f"{compute.cpus or 1} cores": lambda node: node.cpus >= (compute.cpus or 1),
+        f"{gpus} GPUs": lambda node: node.gpus >= gpus,
+        f"{compute.memory_mb or 0} MiB of memory": lambda node: (
+            (node.memory_mb or 0) >= (compute.memory_mb or 0)
+        ),
+    }
+    for what, has in needs.items():
+        if not any(map(has, nodes)):
+            return Failure(f"No node of the Ray cluster has {what}.", "Request less.")
+    fitting = sum(all(has(node) for has in needs.values()) for node in nodes)
+    if fitting >= compute.workers:
+        return None
+    return Failure(
+        f"Nodes of the Ray cluster that have what one worker needs: {fitting}. Workers: {compute.workers}.",
+        "Request fewer workers, or less for each.",
+    )
 
 
 def _resources(request: DeviceRequest) -> dict[str, float]:

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any, Protocol
 
-from digits.runtime.executors.node_job import NODE_VARIABLE, NodeJob, Record, say
+from digits.runtime.executors.node_job import NODE_VARIABLE, NodeJob, Record, failure, say
 from digits.runtime.supervisor import OWNER_VARIABLE, owner_id
 
 SUBMISSION_FILE = "ray.json"
@@ -83,7 +83,13 @@ class Job(NodeJob):
             self._save("running")
             self._watch(OwnRank(command))
             return
-        from digits.runtime.executors.ray.gang import Gang
+        try:
+            from digits.runtime.executors.ray.gang import Gang
+        except ImportError as error:
+            hint = f"Install Ray, in the version of the cluster, for {sys.executable}."
+            raise SystemExit(
+                self._end(failure=failure(f"Several workers need the package of Ray: {error}.", hint))
+            ) from error
 
         self._save("waiting")
         resources: dict[str, Any] = self._read(SUBMISSION_FILE)["resources"]
