@@ -40,6 +40,8 @@ def test_a_job_runs(server: ClusterServer) -> None:
     print(f"\nfrom the submission to the first line: {time.monotonic() - began:.1f} s")
     assert server.wait_for_end(job) is Status.DONE
     assert server.output(job) == "rank 0 of 1  ''\n"
+    with pytest.raises(OSError, match="requires a token"):
+        RayExecutor(job.folder, ADDRESS).overview()
 
 
 def test_a_job_gets_its_gpu(server: ClusterServer) -> None:
