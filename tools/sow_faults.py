@@ -395,7 +395,7 @@ class Field:
             remove_tree(Path(temporary), ignore_errors=True)
         if process.returncode in (0, 5):  # 5: no test is selected
             return ""
-        failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", output, re.M)
+        failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.M)
         return failed[1] if failed else tests[0]
 
 

@@ -19,6 +19,8 @@ from digits.kinds.decoding import Decoder, ReadInput, ResizedImage, SmallArray, 
 from digits.kinds.gradients.recipe import Recipe
 from tests.data.test_images import png
 
+pytestmark = pytest.mark.integration  # most of these tests start the program that decodes
+
 
 @pytest.fixture
 def decoder() -> Iterator[Decoder]:

@@ -52,6 +52,18 @@ def maintained(held: Lease) -> None:
         held._worker.join()
 
 
+def test_a_claim_is_renewed_only_when_it_is_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "WATCH_SECONDS", 60.0)
+    held = Lease(tmp_path)
+    before = (tmp_path / ".lock").read_text()
+    maintained(held)
+    assert (tmp_path / ".lock").read_text() == before
+    held._due = 0.0
+    maintained(held)
+    assert (tmp_path / ".lock").read_text() != before
+    held.close()
+
+
 def test_another_machine_does_not_claim_a_folder_whose_server_lives(tmp_path: Path, machine: Machine) -> None:
     held = Lease(tmp_path)
     is_over = threading.Event()

@@ -97,7 +97,7 @@ def wait_for_output(folder: Path, words: str) -> None:
 
 
 def ended(folder: Path, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    process.wait(timeout=30)
+    assert process.wait(timeout=30) == 0  # the outcome is in a file
     body: dict[str, Any] = json.loads((folder / supervisor.EXIT_FILE).read_text())
     return body
 

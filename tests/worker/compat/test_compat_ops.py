@@ -281,7 +281,7 @@ def test_a_session_that_needs_the_input_is_refused(visualize: Any) -> None:
     # The failing operation may be from another line or none; the hint suggests removing the session.
     fed = "        p = tf.placeholder(tf.float32, [None])\n        q = tf.reshape(p, [3, 2])\n"
     for body, line in (
-        ("        tf.Session().run(tf.reduce_mean(x))", 5),
+        ("        tf.Session().run(tf.reduce_mean(x).op)", 5),
         (fed + "        tf.Session().run(q, {p: [1.0]})", 7),
         (fed + "        with tf.Session() as session:\n            session.run(q)", 8),
     ):

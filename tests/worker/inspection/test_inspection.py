@@ -107,14 +107,15 @@ def linear(job: Path, image: Path) -> Any:
     service = Service(job)
     asked = {"snapshot": "snapshot_4.ckpt", "image": str(image), "call": "explain"}
     found = answer(service, asked | {"method": "integrated_gradients"})["heat_map"]
-    return answer(service, asked | {"call": "layers"}), found, answer(service, asked)
+    filters = answer(service, asked | {"call": "filters", "snapshots": ["snapshot_4.ckpt"]})
+    return answer(service, asked | {"call": "layers"}), found, answer(service, asked), filters
 
 
 def test_a_network_without_maps_has_integrated_gradients_only(
     trained: Any, in_child: Any, image: Path
 ) -> None:
     job = trained(networks.LINEAR, epochs=4, crop_size=10, snapshot_interval=2).job_folder
-    table, found, refused = in_child(linear, job, image)
+    table, found, refused, filters = in_child(linear, job, image)
     assert table["maps"] == [] and table["default"] == ""
     # Exact for a linear network.
     assert found["attributed"] == pytest.approx(found["difference"], rel=1e-3)
@@ -123,6 +124,7 @@ def test_a_network_without_maps_has_integrated_gradients_only(
     assert len(np.unique(heat[0].reshape(-1, 3), axis=0)) == 1, "the network does not see the border"
     assert "Grad-CAM needs a layer of maps" in refused["message"] and refused["status"] == 400
     assert refused["hint"] == "Use integrated gradients."
+    assert "no convolution with filters" in filters["message"] and filters["status"] == 400
 
 
 def refusals_and_filters(job: Path, image: Path) -> Any:

@@ -117,6 +117,7 @@ def test_what_cannot_be_mapped_is_refused(
     compute: Callable[..., tuple[Outcome, Path]],
     trained: Any,
     start: Any,
+    gradients: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -142,11 +143,17 @@ def test_what_cannot_be_mapped_is_refused(
     assert "snapshot_9" in refused(snapshot="snapshot_9.ckpt", layer="")
     message = refused(snapshot="snapshot_1.ckpt", dataset=str(small), split="val")
     assert "2 records, too few" in message
+    other = write_dataset(tmp_path / "other", {"train": 8}, size=12, channels=1, classes=3)
+    message = refused(dataset=str(other), split="train")
+    assert message.startswith(
+        "The classes or targets of the dataset differ from those of the training dataset"
+    )
     with monkeypatch.context() as patch:
         patch.setattr(map_embeddings, "MAX_KEPT", 10)
-        assert "5 outputs: too many for a map of 4 records" in refused(split="train")
+        given = {"dataset": str(gradients), "split": "train"}
+        assert "5 outputs: too many for a map of 4 records" in refused(**given)
     (small / manifest.FILE_NAME).unlink()
-    assert refused()
+    assert refused(dataset=str(small))
     assert embedding_map.load_all(model) == [earlier]
 
 
