@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from digits.cli.compute_options import compute_of, compute_options
 from digits.cli.exits import fail
 from digits.cli.job_options import FOLDER, dataset_option, job_argument
+from digits.core.compute import LOCAL, Compute
 from digits.core.model_job import NETWORK_FILE
+
+if TYPE_CHECKING:
+    from digits.runtime.executors.cluster import ClusterExecutor
 
 
 @click.command("train", short_help="Train a model job without the server.")
@@ -24,8 +28,8 @@ def command(job: Path, dataset: Path | None, output: Path | None, **compute: Any
     A training that was stopped or killed resumes. A finished one is repeated in a sibling folder. If JOB is the folder
     of a dataset, the recommended network is trained on it in a sibling folder.
 
-    With --target slurm, it runs as a Slurm job, with as many GPUs on each node as the recipe lists. JOB must then be
-    in a folder that the nodes share.
+    With --target slurm or ray, it runs on a cluster, with as many GPUs on each node as the recipe lists. JOB must then
+    be in a folder that the nodes share.
     """
     from digits.core.errors import DigitsError
     from digits.core.files import UnreadableFile
@@ -42,7 +46,8 @@ def command(job: Path, dataset: Path | None, output: Path | None, **compute: Any
     start = f" from step {training.step}" if training.step else ""
     click.echo(f"Training in {training.job_folder}{start}")
     try:
-        went_well = standalone.train(training, click.echo, target)
+        cluster = _cluster(target, training.job_folder.absolute().parent)
+        went_well = standalone.train(training, click.echo, target, cluster)
     except DigitsError as error:
         fail(error.message, error.hint)
     if not went_well:
@@ -50,6 +55,23 @@ def command(job: Path, dataset: Path | None, output: Path | None, **compute: Any
             standalone.failure(training)
             or "The training was stopped. Run the same command again to resume it."
         )
+
+
+def _cluster(compute: Compute, jobs_folder: Path) -> ClusterExecutor | None:
+    """Return the cluster to train on, None for this machine; raises BadRequest if it is unknown or not configured."""
+    from dataclasses import replace
+
+    from digits.core.errors import BadRequest
+    from digits.core.settings import read_process_settings
+    from digits.runtime.executors.targets import configured_clusters
+
+    if compute.target == LOCAL:
+        return None
+    settings = replace(read_process_settings(), jobs_dir=jobs_folder, slurm=compute.target == "slurm")
+    if cluster := configured_clusters(settings).get(compute.target):
+        return cluster
+    hint = "Use local or slurm, or ray with DIGITS_RAY set to the address of its dashboard."
+    raise BadRequest(f"there is no compute target “{compute.target}”", hint)
 
 
 def _recommended(dataset: Path, output: Path | None) -> Path:

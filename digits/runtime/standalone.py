@@ -20,7 +20,7 @@ from msgspec import structs
 
 from digits.core import events, pretrained_files, snapshot_list
 from digits.core import recipe as recipes
-from digits.core.compute import LOCAL, Compute
+from digits.core.compute import Compute
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, sync_folder, write_bytes
 from digits.core.job import DeviceRequest
@@ -33,7 +33,6 @@ from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import CPU, OpenLedger, Placement
 from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.executors.pools import Executors
-from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.supervisor import EXIT_FILE
 from digits.runtime.task_runner import TaskRun, TaskRunner
 
@@ -86,19 +85,20 @@ def train(
     rerun: Rerun,
     say: Callable[[str], object],
     compute: Compute = Compute(),  # noqa: B008 (immutable)
+    cluster: ClusterExecutor | None = None,
 ) -> bool:
     """Train to the end, and call ``say`` with each line that the training prints; return whether it succeeded.
 
-    SIGINT, SIGTERM and SIGHUP stop the training, and so does the end of this process, except on a cluster. Raises
-    BadRequest for an unknown compute target, or if its scheduler would refuse the training.
+    It runs on this machine, or on the ``cluster`` that ``compute`` names. SIGINT, SIGTERM and SIGHUP stop it, and so
+    does the end of this process, except on a cluster. Raises BadRequest if the scheduler would refuse it.
     """
     folder = rerun.task_folder.absolute()
     gpu_count = sum(device != CPU for device in rerun.recipe.devices)
     request = DeviceRequest(POOL, gpu_count, compute=compute)
     placement = Placement(request, tuple(rerun.recipe.devices))
-    clusters = _clusters(rerun, compute)
+    clusters = {compute.target: cluster} if cluster else {}
     runner = TaskRunner(Executors(LocalExecutor(standby=False, environment=_environment()), clusters))
-    for cluster in clusters.values():
+    if cluster:
         if refused := cluster.refusal(folder, request):
             raise BadRequest(refused.message, refused.hint)
         placement = OpenLedger().take(request)
@@ -125,15 +125,6 @@ def train(
     if run.exit and run.exit.code == EXIT_BUSY:
         raise _busy(rerun.job_folder)
     return run.exit is not None and run.exit.went_well
-
-
-def _clusters(rerun: Rerun, compute: Compute) -> dict[str, ClusterExecutor]:
-    """Return the executor of the cluster that is the target, if it is one; raises BadRequest for an unknown one."""
-    if compute.target == LOCAL:
-        return {}
-    if compute.target != "slurm":
-        raise BadRequest(f"there is no compute target “{compute.target}”", "Use local or slurm.")
-    return {"slurm": SlurmExecutor(rerun.job_folder.absolute().parent)}
 
 
 class _Printer:

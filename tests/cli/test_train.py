@@ -39,7 +39,7 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_recommended_network_is_trained_on_a_dataset(
     tmp_path: Path, dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(standalone, "train", lambda rerun, say, compute: True)
+    monkeypatch.setattr(standalone, "train", lambda rerun, say, compute, cluster: True)
     answer = CliRunner().invoke(digits, ["train", str(dataset)])
     assert answer.exit_code == 0, answer.output
     model = tmp_path / "digits-model"
@@ -62,7 +62,7 @@ def test_the_compute_target_is_checked_before_anything_starts(dataset: Path) -> 
         assert answer.exit_code == code, answer.output
         return answer.output
 
-    assert "there is no compute target “moon”\nUse local or slurm." in output(1, "--target", "moon")
+    assert "there is no compute target “moon”\nUse local or slurm, or ray" in output(1, "--target", "moon")
     assert "Invalid value for --workers: Expected `int` <= 64" in output(2, "--workers", "65")
     assert "Invalid value for --memory-mb" in output(2, "--memory-mb", "0")
     assert "Invalid value for --options" in output(2, "--options", "constraint=a100")

@@ -34,8 +34,7 @@ from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Executor
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors, limits
-from digits.runtime.executors.ray.executor import RayExecutor
-from digits.runtime.executors.slurm.executor import SlurmExecutor
+from digits.runtime.executors.targets import configured_clusters
 from digits.runtime.inference_servers import InferenceServers
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
@@ -96,7 +95,7 @@ class Services:
             log_file=self.folder / "forkserver.log",
             pass_env=settings.pass_env,
         )
-        clusters = _clusters(settings) if clusters is None else clusters
+        clusters = configured_clusters(settings) if clusters is None else clusters
         self.clusters = Clusters(clusters, self.folder / "compute")
         self.runner = TaskRunner(Executors(self.executor, clusters), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
@@ -240,18 +239,6 @@ class Services:
             return folder
         job = self.store.find(job_id)
         return getattr(job, "tensorboard_folder", None)
-
-
-def _clusters(settings: Settings) -> dict[str, ClusterExecutor]:
-    """Return the executors of the clusters that this server uses, by their compute targets."""
-    found: dict[str, ClusterExecutor] = {}
-    if settings.slurm:
-        found["slurm"] = SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)
-    if settings.ray:
-        found["ray"] = RayExecutor(
-            settings.jobs_dir, settings.ray, token=settings.ray_token, pass_env=settings.pass_env
-        )
-    return found
 
 
 def _changed_at(path: str) -> int:

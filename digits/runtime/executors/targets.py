@@ -1,0 +1,20 @@
+"""The clusters that the settings configure, by compute target."""
+
+from __future__ import annotations
+
+from digits.core.settings import Settings
+from digits.runtime.executors.cluster import ClusterExecutor
+from digits.runtime.executors.ray.executor import RayExecutor
+from digits.runtime.executors.slurm.executor import SlurmExecutor
+
+
+def configured_clusters(settings: Settings) -> dict[str, ClusterExecutor]:
+    """Return the executors of the clusters that this server uses, by their compute targets."""
+    found: dict[str, ClusterExecutor] = {}
+    if settings.slurm:
+        found["slurm"] = SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)
+    if settings.ray:
+        found["ray"] = RayExecutor(
+            settings.jobs_dir, settings.ray, token=settings.ray_token, pass_env=settings.pass_env
+        )
+    return found
