@@ -44,6 +44,8 @@ DATA = {
     "simplejpeg",
     "cython_runtime",
 } | CORE
+# They import optional packages, where these are installed.
+OPTIONAL = {"digits.runtime.executors.ray.gang"}
 SERVER = ("core", "data", "kinds", "runtime", "web", "cli", "client", "__main__")
 
 # Print the third-party packages loaded by each module in turn.
@@ -60,10 +62,10 @@ print("loaded", json.dumps(loaded))
 
 
 def modules() -> list[str]:
-    """Return all modules of the package except the shipped networks, which are read as text and never imported."""
+    """Return all modules of the package except the shipped networks, which are read as text, and those in `OPTIONAL`."""
     paths = sorted(path.relative_to(ROOT) for path in (ROOT / "digits").rglob("*.py"))
     names = [".".join(path.with_suffix("").parts).removesuffix(".__init__") for path in paths]
-    return [name for name in names if not name.startswith("digits.networks.")]
+    return [name for name in names if not name.startswith("digits.networks.") and name not in OPTIONAL]
 
 
 def in_zone(*wanted: str) -> list[str]:
