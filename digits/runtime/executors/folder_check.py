@@ -22,7 +22,8 @@ class _Refused(Exception):
 def check_folder(folder: Path) -> Iterator[Finding]:
     """Check the file system of ``folder`` from this machine, in a new folder that is removed at the end.
 
-    Yield one finding for each requirement. Call it in a thread: a network file system may hang.
+    Yield a finding for each requirement that is not met, or one if all are met. Call it in a thread, because a network
+    file system may hang.
     """
     scratch = folder / f"{PREFIX}{secrets.token_hex(4)}"
     try:
@@ -35,10 +36,17 @@ def check_folder(folder: Path) -> Iterator[Finding]:
             remedy="Give the user of the server write access to the folder.",
         )
         return
+    are_met = True
     try:
         for title, attempt, remedy in _REQUIREMENTS:
-            problem = _problem_of(attempt, scratch)
-            yield Finding(title=title, is_ok=not problem, detail=problem, remedy=remedy if problem else "")
+            if problem := _problem_of(attempt, scratch):
+                are_met = False
+                yield Finding(title=title, is_ok=False, detail=problem, remedy=remedy)
+        if are_met:
+            detail = (
+                "private files, durable writes, replacement, exclusive creation, appended lines and locks"
+            )
+            yield Finding(title="The file system of the jobs folder is suitable", is_ok=True, detail=detail)
     finally:
         files.remove_tree(scratch, ignore_errors=True)
 

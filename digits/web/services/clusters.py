@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,7 @@ from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
 from digits.runtime.executors.cluster import ClusterExecutor, Finding, Overview
+from digits.runtime.executors.folder_check import check_folder
 from digits.web.offload import in_thread
 
 log = logging.getLogger(__name__)
@@ -121,7 +123,7 @@ class Clusters:
     def _run_check(self, name: str, check: Check) -> None:
         try:
             make_folder(self._folder)
-            findings = self._executors[name].check(self._folder)
+            findings = itertools.chain(self._executors[name].check(self._folder), check_folder(self._folder))
             while (finding := in_thread(next, findings, None)) is not None:
                 check.findings.append(finding)
         except Exception as error:
