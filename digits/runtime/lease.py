@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from digits.core import schema
 from digits.core.errors import DigitsError
+from digits.core.files import is_disk_full
 from digits.core.schema import Count
 from digits.runtime.executors.processes import boot_id
 from digits.runtime.threads import in_thread
@@ -115,10 +116,12 @@ class Lease:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            if str(error) != self._problem:
-                log.warning("the lock of the jobs folder could not be renewed, will retry: %s", error)
-            self._problem = str(error)
-            return False
+            # On a full disk, no other server can claim the folder either.
+            if not is_disk_full(error):
+                if str(error) != self._problem:
+                    log.warning("the lock of the jobs folder could not be renewed, will retry: %s", error)
+                self._problem = str(error)
+                return False
         self._problem, self._renewed_at = "", _now()
         return True
 
@@ -128,7 +131,11 @@ class Lease:
             is_locked, owner = _lock(descriptor), _owner_in(descriptor)
             is_ours = owner is None or owner.boot == self._me.boot
             if is_ours and is_locked:
-                _write(descriptor, self._me)
+                try:
+                    _write(descriptor, self._me)
+                except OSError as error:
+                    if not is_disk_full(error):  # the server starts even then; it is written later
+                        raise
                 return descriptor
             if is_ours and is_locked is False:
                 raise self._in_use(owner)

@@ -179,3 +179,19 @@ def test_a_damaged_lock_file_is_that_of_an_unknown_machine(tmp_path: Path) -> No
     held = Lease(tmp_path)
     assert held.is_held
     held.close()
+
+
+def test_a_server_starts_and_continues_on_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lease, "_write", fail)
+        held = Lease(tmp_path)
+        assert owner(tmp_path) is None
+        time.sleep(lease.STALE_SECONDS)
+        assert held.is_held and not caplog.records
+    wait_until(lambda: maintained(held) or owner(tmp_path))
+    held.close()
