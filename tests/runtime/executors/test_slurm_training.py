@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 
@@ -77,3 +79,20 @@ def test_a_training_that_waits_is_preempted_aborted_and_resumed_equals_an_undist
     assert weights(server, model) == weights(server, undisturbed) != {}
     log = (server.folder / "jobs" / model / "train" / "slurm.log").read_text()
     assert "srun ended" in log
+
+    # An evaluation runs where its model was trained.
+    server.ask(f"/models/{model}/evaluation.json", "POST", split="val")
+    server.wait(lambda: server.ask(f"/models/{model}/evaluation.json")["state"] != "running")
+    assert server.ask(f"/models/{model}/evaluation.json")["state"] == "done"
+    assert f"digits-{model}-evaluate" in cluster.run("squeue", "--states=all", "--noheader", "--format=%j")
+
+
+def test_the_form_and_the_page_say_what_slurm_says(server: RealServer) -> None:
+    (_, slurm) = server.ask("/compute.json")["targets"]
+    assert (slurm["state"], slurm["cluster"]["partitions"]) == ("ready", ["main", "urgent"])
+    assert [node["name"] for node in slurm["cluster"]["nodes"]] == ["n1", "n2"]
+    fields = {"dataset_name": "a", "folder_train": server.folder / "data" / "bars", "compute_target": "slurm"}
+    with pytest.raises(HTTPError) as refused:
+        server.ask("/datasets/images/classification.json", **fields, compute_partition="moon")
+    (message,) = json.loads(refused.value.read())["errors"]["compute_partition"]
+    assert "invalid partition specified: moon" in message and message.endswith("partitions main, urgent.")
