@@ -486,13 +486,10 @@ def be_people(
         selector.register(watch(port), selectors.EVENT_READ)
     start = time.monotonic() + SETTLE_SECONDS
     end, began = start + seconds, 0.0
-    pages, lists = Browser(port), Browser(port, {"X-Fragment": "jobs"})
-    threads = [
-        threading.Thread(target=pages.run, args=(start, end, PAGES_PER_SECOND, lambda: a_page(dice, ids))),
-        threading.Thread(target=lists.run, args=(start, end, people / REFETCH_SECONDS, lambda: "/")),
-    ]
-    for thread in threads:
-        thread.start()
+    context = multiprocessing.get_context("spawn")
+    answers = context.SimpleQueue()
+    browsers = context.Process(target=browse, args=(port, ids, people, start, end, answers))
+    browsers.start()  # in a process of its own, which reading the messages does not delay
     logged = time.monotonic()
     next_ping, received, step = logged + PING_SECONDS, 0, 0
     while time.monotonic() < end:
@@ -514,10 +511,23 @@ def be_people(
     connected = len(selector.get_map())
     megabits = round(received * 8 / (time.monotonic() - began) / 1e6, 1)
     os.kill(server, signal.SIGTERM)
+    results.put({"connected": connected, "megabits_per_second": megabits, **answers.get()})
+    browsers.join()
+
+
+def browse(port: int, ids: list[str], people: int, start: float, end: float, answers: Any) -> None:
+    """Open pages, and request the lists of open home pages, from ``start`` to ``end``."""
+    dice = random.Random(5)
+    pages, lists = Browser(port), Browser(port, {"X-Fragment": "jobs"})
+    threads = [
+        threading.Thread(target=pages.run, args=(start, end, PAGES_PER_SECOND, lambda: a_page(dice, ids))),
+        threading.Thread(target=lists.run, args=(start, end, people / REFETCH_SECONDS, lambda: "/")),
+    ]
+    for thread in threads:
+        thread.start()
     for thread in threads:
         thread.join()
-    answer = {"connected": connected, "megabits_per_second": megabits}
-    results.put({**answer, "pages": pages.result(seconds), "lists": lists.result(seconds)})
+    answers.put({"pages": pages.result(end - start), "lists": lists.result(end - start)})
 
 
 def a_page(dice: random.Random, ids: list[str]) -> str:
