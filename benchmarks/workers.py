@@ -1,12 +1,10 @@
 """Compare trainings with several workers on this machine with those of one worker.
 
-    python benchmarks/workers.py [--steps N] [--batch N] [--rate LEARNING_RATE] [--workers N…]
+    python benchmarks/workers.py [--steps N] [--batch N] [--workers N…]
 
 Prints how long all-reduces take; how far the weights and the rows of the curves of several workers are from those of
 one, and whether a repetition has the same bits; and the throughput of two workers with one core each against one worker
-with two, for a network whose steps take far longer than its all-reduce, with the forecast of a check.
-
-Differences grow with the learning rate, also between one worker with one thread and one with two.
+with two, for a network whose steps take far longer than its all-reduce.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ import numpy as np
 from repeatability import draw_dataset
 
 from digits.core import events
-from digits.core.recipe import Preflight, Train
+from digits.core.recipe import Train
 from digits.core.task import RANK_VARIABLE, WORKERS_VARIABLE
 
 CLASSIFIER = """class UserModel(Tower):
@@ -67,7 +65,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--rate", type=float, default=0.001)
     parser.add_argument("--workers", type=int, nargs="+", default=[2, 4])
     asked = parser.parse_args()
     for size in (1_000, 1_000_000, 5_000_000, 25_000_000, 100_000_000):
@@ -76,7 +73,6 @@ def main() -> int:
         dataset, scratch = draw_dataset(Path(folder) / "dataset"), Path(folder)
         epochs = asked.steps * asked.batch / 1500
         settings = {"dataset": str(dataset), "batch_size": asked.batch, "epochs": epochs, "seed": 1}
-        settings["solver"] = {"type": "SGD", "learning_rate": asked.rate}
         one = train(scratch / "1", LENET, 1, **settings)
         for workers in asked.workers:
             several = train(scratch / f"{workers}", LENET, workers, **settings)
@@ -95,9 +91,7 @@ def main() -> int:
         print(
             f"1 worker with 2 cores: {of_one:.0f} images/s; 2 workers with 1 core each: {of_two:.0f} images/s"
         )
-        print(
-            f"ratio {of_two / of_one:.2f}, forecast {forecast(scratch / 'check', CONVOLUTIONS, 2, **settings):.2f}"
-        )
+        print(f"ratio {of_two / of_one:.2f}")
     return 0
 
 
@@ -110,7 +104,7 @@ def train(job: Path, lines: str, workers: int, one_core_each: bool = False, **se
     cores = sorted(os.sched_getaffinity(0))
     processes = []
     for rank in range(workers):
-        environment = {**os.environ, RANK_VARIABLE: str(rank), WORKERS_VARIABLE: str(workers)}
+        environment = os.environ | {RANK_VARIABLE: str(rank), WORKERS_VARIABLE: str(workers)}
         command = [sys.executable, "-m", "digits.worker", str(task)]
         if one_core_each:
             command = ["taskset", "--cpu-list", str(cores[rank]), *command]
@@ -127,20 +121,6 @@ def train(job: Path, lines: str, workers: int, one_core_each: bool = False, **se
         weights_of(job / last),
         statistics.median(speeds[WARM_UP_ROWS:]),
     )
-
-
-def forecast(job: Path, lines: str, workers: int, **settings: Any) -> float:
-    """Return how many times as fast as one worker several will be, as a check forecasts."""
-    task = job / "preflight"
-    task.mkdir(parents=True)
-    (job / "network.py").write_text(CLASSIFIER.format(lines=lines))
-    Preflight(**settings, workers=workers).save(task)
-    with open(task / "output.log", "w") as output:
-        subprocess.run(
-            [sys.executable, "-m", "digits.worker", str(task)], stdout=output, stderr=output, check=True
-        )
-    (end,) = (item for item in events.read(task / "events.jsonl")[0] if isinstance(item, events.Finished))
-    return float(end.result["workers"]["speedup"])
 
 
 def weights_of(snapshot: Path) -> dict[str, Any]:

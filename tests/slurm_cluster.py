@@ -116,14 +116,15 @@ class SlurmCluster:
         return self
 
     def __exit__(self, *error: object) -> None:
-        for name in NODES:
-            if not self.is_running(name):
-                self.start_node(name)
-        if not self.is_running("controller"):
-            self.start_controller()
-        self.cancel_all()
-        for name in (*NODES, "controller", "munged"):
-            self.kill(name, signal.SIGTERM)
+        try:
+            self.heal()
+            self.cancel_all()
+        finally:
+            daemons = list(self.processes.values())
+            for process in daemons:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.terminate()
+            psutil.wait_procs(daemons, timeout=PATIENCE_SECONDS)
         left = [process for process in map(psutil.Process, self.pids()) if process.is_running()]
         assert not left, f"the cluster left processes behind: {[process.cmdline() for process in left]}"
 
@@ -198,9 +199,9 @@ class SlurmCluster:
         """Cancel all jobs and wait until they are gone."""
 
         def are_gone() -> bool:
-            for job in self.run("squeue", "-h", "-o", "%i").split():
-                self.run("scancel", "--signal=KILL", "--full", job, check=False)
-                self.run("scancel", job, check=False)
+            if ids := self.run("squeue", "-h", "-o", "%i").split():
+                self.run("scancel", "--signal=KILL", "--full", *ids, check=False)
+                self.run("scancel", *ids, check=False)
             return not self.jobs()
 
         self.wait(are_gone)

@@ -269,8 +269,7 @@ class TaskRunner:
         """Return when to poll ``run`` again. All that wait at an executor are polled in the same rounds."""
         if run.waiting is None or run.stop_requested:
             return now + max(run.poll_seconds, self._poll_cost * len(self._active) / POLL_SHARE)
-        interval = self.executor_of(run).poll_seconds
-        return now - now % interval + interval
+        return _next_multiple(now, self.executor_of(run).poll_seconds)
 
     def _patience(self) -> float:
         """Seconds until the next run is due."""
@@ -338,6 +337,7 @@ class TaskRunner:
     def _poll(self, run: TaskRun, now: float) -> None:
         if run.stop_requested and not run._is_stopped:
             self._stop_process(run)
+        waited = run.waiting
         # Poll before the events are read, so that no event written before the exit is missed.
         try:
             self._ask_executor(run, now)
@@ -346,17 +346,18 @@ class TaskRunner:
             return
         if run.exit is not None:
             self._finish(run)
-        else:
+        elif run.waiting is None or run.waiting is not waited or run._problem:
             self._call_follow(run)
 
     def _ask_executor(self, run: TaskRun, now: float) -> None:
         if run.exit is not None or now < run._next_poll:
             return
         executor = self.executor_of(run)
-        run._next_poll = now + executor.poll_seconds
+        run._next_poll = _next_multiple(now, executor.poll_seconds)
         state = executor.poll(run.folder, run.handle)
         if isinstance(state, Waiting):
             run.waiting, run._since = state, now
+            run._due = min(run._due, run._next_poll)
         else:
             run.waiting, run.exit = None, state
 
@@ -413,3 +414,8 @@ class TaskRunner:
         if run._problem != problem:
             run._problem = problem
             log.warning("the task in %s is delayed: %s", run.folder, problem)
+
+
+def _next_multiple(now: float, interval: float) -> float:
+    """Return the first multiple of ``interval`` after ``now``."""
+    return now - now % interval + interval

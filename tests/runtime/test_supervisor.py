@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from digits.core.task import RESTARTED_VARIABLE, WORKERS_VARIABLE
 from digits.runtime import supervisor, task_output
 from tests.failing_disk import small_disk
 from tests.waiting import wait_until
@@ -311,3 +312,29 @@ def test_a_disk_too_full_for_the_exit_record_fails_before_the_start(tmp_path: Pa
             (folder / "another").touch()
         with pytest.raises(OSError, match="No s"):
             supervisor.reserve_exit(str(folder))
+
+
+def test_a_run_that_starts_again_continues_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for word in ("first", "second", "third"):
+        ended(tmp_path, start(tmp_path, f"print('{word}')"))
+        monkeypatch.setenv(RESTARTED_VARIABLE, "1")
+    assert task_output.read(tmp_path)[0] == "first\nsecond\nthird\n"
+    monkeypatch.delenv(RESTARTED_VARIABLE)
+    ended(tmp_path, start(tmp_path, "print('fourth')"))
+    assert task_output.read(tmp_path)[0] == "fourth\n"
+
+
+def test_each_node_of_a_gang_has_its_own_record_and_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(WORKERS_VARIABLE, "2")
+    program = "import os, sys; print(os.environ['DIGITS_RANK']); sys.exit(int(os.environ['DIGITS_RANK']))"
+    for node in (0, 1):
+        monkeypatch.setenv(supervisor.NODE_VARIABLE, str(node))
+        assert start(tmp_path, program).wait(timeout=30) == node
+        assert json.loads((tmp_path / f"exit.{node}.json").read_text())["code"] == node
+    assert not (tmp_path / supervisor.EXIT_FILE).exists()
+    assert task_output.read(tmp_path)[0] == "0\n"
+    assert (tmp_path / "rank-1.log").read_text() == "1\n"

@@ -170,6 +170,10 @@ class Run(Generic[J]):
     is_killed: bool = False
     is_resubmitted: bool = False
 
+    def __post_init__(self) -> None:
+        self.exit_path = str(self.folder / supervisor.EXIT_FILE)
+        self.attempt_path = str(self.folder / node_job.ATTEMPT_FILE)
+
     @property
     def number(self) -> int:
         return self.submission.run
@@ -287,12 +291,12 @@ class QueueExecutor(Generic[J]):
         return not isinstance(self.poll(folder, handle), Exit)
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
-        _, number = _known(handle or {})
-        run = self._adopt(folder, number)
+        number = handle.get("run") if handle else None
+        run = self._adopt(folder, number if isinstance(number, int) else 0)
         if run is None:
-            return read_exit(folder, number) or Exit(lost=True)
+            return read_exit(folder, _known(handle or {})[1]) or Exit(lost=True)
         # Cheap while nothing happens, because thousands of runs may wait.
-        if os.path.lexists(folder / supervisor.EXIT_FILE) and (ended := read_exit(folder, number)):
+        if os.path.lexists(run.exit_path) and (ended := read_exit(folder, run.number)):
             run.state = ended
         else:
             self._notice_attempt(run)
@@ -376,9 +380,8 @@ class QueueExecutor(Generic[J]):
 
     def _notice_attempt(self, run: Run[J]) -> None:
         """Notice that `node_job` has begun or interrupted an attempt, earlier than by a listing."""
-        path = run.folder / node_job.ATTEMPT_FILE
         try:
-            status = os.stat(path)
+            status = os.stat(run.attempt_path)
         except OSError:
             return
         key = status.st_ino, status.st_mtime_ns
@@ -386,7 +389,7 @@ class QueueExecutor(Generic[J]):
             return
         run.attempt_key = key
         try:
-            attempt = files.read_json(path, _Attempt, below=run.folder)
+            attempt = files.read_json(Path(run.attempt_path), _Attempt, below=run.folder)
         except files.UnreadableFile:
             return
         if attempt.token != run.submission.token:

@@ -53,8 +53,6 @@ GAP = 2
 # Time to repeat steps for measuring their duration, in seconds.
 MEASURED_SECONDS = 0.5
 MAX_MEASURED_STEPS = 6
-# As many times more steps are compared to forecast the speed of several workers.
-FORECAST_TIMES = 4
 BATCHES_READ = 3
 
 # Steps of a debug run, each on a different batch.
@@ -98,7 +96,9 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     result = preflight.result(steps)
     if recipe.workers > 1:
         events.append(Progressed(0.8, doing=f"Measuring {recipe.workers} workers"))
-        result |= preflight.forecast(steps, result["seconds_reading"], task_folder)
+        result |= preflight.forecast(
+            steps, result["seconds_per_step"], result["seconds_reading"], task_folder
+        )
     return result
 
 
@@ -118,7 +118,7 @@ def _measure_workers(
         with contextlib.closing(resources.data.train.stream(order)) as feed:
             chunk = feed.take(1)
         _take_step(steps, chunk, 0)
-        seconds = _measure(steps, chunk, FORECAST_TIMES, lambda seconds: gang.agree(seconds)[0])
+        seconds = _measure(steps, chunk, lambda seconds: gang.agree(seconds)[0])
     return {"seconds_per_step": seconds}
 
 
@@ -267,14 +267,13 @@ class _Preflight:
         }
         return for_browser(result)
 
-    def forecast(self, steps: Steps, reading: float, task_folder: Path) -> dict[str, Any]:
-        """Forecast the speed of the recipe's workers against one.
+    def forecast(self, steps: Steps, alone: float, reading: float, task_folder: Path) -> dict[str, Any]:
+        """Forecast the speed of the recipe's workers against one, whose steps take ``alone`` seconds.
 
         Reading a batch takes ``reading`` seconds. Returns `forecast.Forecast` as ``workers``, or nothing if the workers
         could not be run, which is then a warning.
         """
-        recipe, chunk = self._recipe, self._read_batches(1)
-        alone = max(_measure(steps, chunk, FORECAST_TIMES), 0 if self._data.train.is_resident else reading)
+        recipe = self._recipe
         if not recipe.apart:
             seconds = forecast.step_of_workers(recipe, task_folder)
             if isinstance(seconds, str):
@@ -288,10 +287,11 @@ class _Preflight:
         share = StepFunction(
             self._resources.step(step.network, step.options.phase, config, measures_labels=False)
         )
+        chunk = self._read_batches(1)
         chunk = chunk._replace(positions=chunk.positions[:, : config.batch_size * config.batches])
         of_share = dataclasses.replace(steps, training=share)
         _take_step(of_share, chunk, 0)
-        computing = _measure(of_share, chunk, FORECAST_TIMES)
+        computing = _measure(of_share, chunk)
         if not self._data.train.is_resident:
             computing = max(computing, reading / recipe.workers)
         size = 4 * self._resources.store.parameters
@@ -492,15 +492,10 @@ def _take_step(steps: Steps, chunk: Chunk, step: int) -> tuple[dict[str, float],
     return steps.training.summarize(row[0].tolist()), seconds
 
 
-def _measure(
-    steps: Steps, chunk: Chunk, times: int = 1, agreed: Callable[[float], float] = lambda seconds: seconds
-) -> float:
-    """Return the median duration of a few steps, in seconds, or of more: ``times`` as many.
-
-    Several workers have ``agreed`` on the time that they have taken.
-    """
+def _measure(steps: Steps, chunk: Chunk, agreed: Callable[[float], float] = lambda seconds: seconds) -> float:
+    """Return the median duration of a few steps, in seconds. Several workers have ``agreed`` on how long it takes."""
     taken: list[float] = []
-    while len(taken) < times * MAX_MEASURED_STEPS and agreed(sum(taken)) < times * MEASURED_SECONDS:
+    while len(taken) < MAX_MEASURED_STEPS and agreed(sum(taken)) < MEASURED_SECONDS:
         taken.append(_take_step(steps, chunk, len(taken) + 1)[1])
     return float(np.median(taken))
 

@@ -52,7 +52,7 @@ class SlurmServer(ClusterServer):
         environment = options.pop("environment", cluster.environment)
         program = [sys.executable, "-c", PROGRAM]
         self.slurm = SlurmExecutor(
-            folder, program=program, environment=environment, list_seconds=LIST_SECONDS, **options
+            folder, program=program, environment=environment, **{"list_seconds": LIST_SECONDS, **options}
         )
         super().__init__(folder, "slurm", self.slurm, memory_mb=100)
 
@@ -303,6 +303,7 @@ def test_a_node_is_read_from_the_text_of_scontrol() -> None:
         ("ReqNodeNotAvail, UnavailableNodes:n1", "down, drained or reserved"),
         ("Nodes required for job are DOWN, DRAINED or reserved", "down, drained or reserved"),
         ("SomethingNew", "it is queued"),
+        ("launch failed requeued held", "a node could not start it"),
     ],
 )
 def test_reasons_are_in_words(reason: str, words: str) -> None:

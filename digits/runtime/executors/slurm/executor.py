@@ -5,9 +5,11 @@ On the nodes, `digits.runtime.executors.slurm.batch` runs a task under the same 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,13 +23,22 @@ from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
 from digits.runtime.executors.slurm.queue import SlurmJob, command_environment, list_jobs
 from digits.runtime.executors.slurm.submission import SlurmSubmission, options, reserved_options
-from digits.runtime.executors.slurm.words import LIMIT, UNREACHABLE, message_of, reason_in_words, remedy
+from digits.runtime.executors.slurm.words import (
+    LAUNCH_FAILED,
+    LIMIT,
+    UNREACHABLE,
+    message_of,
+    reason_in_words,
+    remedy,
+)
 from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
 
 # A submission that a limit refuses is repeated after this time.
 LIMIT_SECONDS = 15.0
+# How often a job is released that Slurm holds because a node could not start it.
+MAX_RELEASES = 5
 
 
 class SlurmExecutor(QueueExecutor[SlurmJob]):
@@ -55,6 +66,7 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             list_seconds=list_seconds,
             lost_seconds=lost_seconds,
         )
+        self._releases: Counter[str] = Counter()
         self._commands = Commands(command_environment(os.environ if environment is None else environment))
 
     def close(self) -> None:
@@ -120,6 +132,10 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         return list_jobs(self._commands, self._mark)
 
     def _waiting(self, job: SlurmJob) -> Waiting:
+        if job.reason.replace("_", " ") == LAUNCH_FAILED and self._releases[job.comment] < MAX_RELEASES:
+            self._releases[job.comment] += 1
+            with contextlib.suppress(CommandFailed):
+                self._run_command("scontrol", "release", str(job.id))
         return Waiting(reason_in_words(job.reason, job.id), job.start)
 
     def _cancel(self, run: Run[SlurmJob], job: SlurmJob, seconds: float) -> None:

@@ -18,6 +18,8 @@ LIMIT = re.compile(
     re.IGNORECASE,
 )
 
+# A node could not start a job, for example because the controller started it twice after a crash.
+LAUNCH_FAILED = "launch failed requeued held"
 # By the names that `squeue` prints.
 _REASONS = {
     "None": "Slurm has not considered it yet",
@@ -28,7 +30,7 @@ _REASONS = {
     "Dependency": "it depends on another Slurm job",
     "JobHeldUser": "it is held: release it with scontrol release {id}",
     "JobHeldAdmin": "an administrator holds it",
-    "launch_failed_requeued_held": "a node could not start it, so Slurm holds it: scontrol release {id}",
+    LAUNCH_FAILED: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",
     "Licenses": "all licenses are in use",
     "NodeDown": "a node that it needs is down",
     "PartitionDown": "its partition is down",

@@ -1,0 +1,137 @@
+"""How the program of a job on a cluster decides between the end of a run and another attempt."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from digits.runtime.executors import node_job
+from digits.runtime.executors.node_job import EXIT_BUSY, MAX_FRUITLESS, NodeJob, Record
+
+STARTS_AGAIN = 77
+DONE = {"code": 0, "stopped": False}
+STOPPED = {"code": 143, "stopped": True}
+FAILED = {"code": 3, "stopped": False}
+
+
+class FakeJob(NodeJob):
+    """A job whose nodes leave the given records, or none if they are lost."""
+
+    title, submission_file, log_file, advice = "Moon", "moon.json", "moon.log", "Ask the moon"
+    records: list[dict[str, Any] | None]
+    point = ""
+    attempts = 0
+
+    def _run_supervisors(self, command: list[str]) -> None:
+        self._save("running")
+        FakeJob.attempts += 1
+        for node, record in enumerate(self.records):
+            if record is not None:
+                self._write(f"exit.{node}.json", {"signal": None, "at": 10.0 - node, "run": 1, **record})
+        if self.point:
+            Path(self._folder, "..", f"{self.point}.resume.json").touch()
+
+    def _start_again(self, record: Record | None) -> int:
+        self._save("interrupted")
+        return STARTS_AGAIN
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # A job sets variables of its own process.
+    monkeypatch.setattr(os, "environ", {**os.environ, node_job.RUN_VARIABLE: "1"})
+    monkeypatch.setattr(FakeJob, "attempts", 0)
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "moon.json").write_text('{"token": "new"}')
+    return tmp_path / "train"
+
+
+def attempt(folder: Path, *records: dict[str, Any] | None, point: str = "", token: str = "new") -> int:
+    """Run a job with one node for each record; return its exit code."""
+    job = FakeJob(str(folder), token, len(records), ["true"])
+    job.records, job.point = list(records), point
+    return job.main()
+
+
+def record(folder: Path) -> dict[str, Any] | None:
+    """Return the exit record of the run."""
+    path = folder / "exit.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def test_a_run_ends_with_its_record_and_only_once(folder: Path) -> None:
+    assert attempt(folder, DONE) == 0
+    assert record(folder) == record(folder) | {"code": 0, "stopped": False, "run": 1, "rank": None}  # type: ignore[operator]
+    assert attempt(folder, FAILED) == 0
+    assert FakeJob.attempts == 1 and record(folder)["code"] == 0  # type: ignore[index]
+
+
+def test_a_job_that_was_replaced_does_nothing(folder: Path) -> None:
+    assert attempt(folder, DONE, token="old") == 0
+    assert FakeJob.attempts == 0 and record(folder) is None
+
+
+def test_a_run_that_the_user_stops_does_not_start_again(folder: Path) -> None:
+    (folder / node_job.STOP_FILE).write_text("1")
+    assert attempt(folder, STOPPED) == 0
+    assert FakeJob.attempts == 0 and record(folder)["stopped"]  # type: ignore[index]
+
+
+def test_a_stop_of_an_earlier_run_does_not_count(folder: Path) -> None:
+    (folder / node_job.STOP_FILE).write_text("0")
+    assert attempt(folder, STOPPED) == STARTS_AGAIN
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[STOPPED], [None], [STOPPED, STOPPED], [FAILED, None]],
+    ids=["stopped", "lost", "gang", "one lost"],
+)
+def test_an_interrupted_run_starts_again(folder: Path, records: list[dict[str, Any] | None]) -> None:
+    assert attempt(folder, *records) == STARTS_AGAIN
+    assert record(folder) is None
+    assert attempt(folder, *(DONE for _ in records)) == 0
+    assert record(folder)["code"] == 0  # type: ignore[index]
+
+
+def test_a_gang_ends_with_the_rank_that_failed_first_by_itself(folder: Path) -> None:
+    assert attempt(folder, STOPPED, FAILED, {**FAILED, "code": 4}) == 1
+    assert [record(folder)[key] for key in ("code", "rank")] == [4, 2]  # type: ignore[index]
+
+
+def test_a_restarted_run_waits_while_a_lost_node_still_works_on_it(folder: Path) -> None:
+    busy = {"code": EXIT_BUSY, "stopped": False}
+    assert attempt(folder, None) == STARTS_AGAIN
+    assert attempt(folder, busy) == STARTS_AGAIN
+    assert attempt(folder, DONE) == 0
+
+
+def test_a_run_that_is_busy_from_the_start_fails(folder: Path) -> None:
+    assert attempt(folder, {"code": EXIT_BUSY, "stopped": False}) == 1
+    assert record(folder)["code"] == EXIT_BUSY  # type: ignore[index]
+
+
+def test_interruptions_without_progress_end_the_run(folder: Path) -> None:
+    assert [attempt(folder, STOPPED) for _ in range(MAX_FRUITLESS)] == [STARTS_AGAIN] * (
+        MAX_FRUITLESS - 1
+    ) + [1]
+    failure = record(folder)["failure"]  # type: ignore[index]
+    assert failure["message"].startswith(f"The task was interrupted {MAX_FRUITLESS} times in a row")
+    assert "Ask the moon, then resume it." in failure["hint"]
+
+
+def test_a_new_resume_point_is_progress(folder: Path) -> None:
+    for step in range(MAX_FRUITLESS * 2):
+        assert attempt(folder, STOPPED, point=str(step // 2)) == STARTS_AGAIN
+    assert record(folder) is None
+
+
+def test_an_attempt_whose_node_was_lost_with_its_program_counts(folder: Path) -> None:
+    before = {"run": 1, "token": "new", "phase": "running", "fruitless": MAX_FRUITLESS - 1, "points": []}
+    (folder / node_job.ATTEMPT_FILE).write_text(json.dumps(before))
+    assert attempt(folder, DONE) == 1
+    assert FakeJob.attempts == 0 and record(folder)["failure"]  # type: ignore[index]
