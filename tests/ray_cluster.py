@@ -1,17 +1,16 @@
 """Run the tests of ``tests/runtime/executors/real_ray.py`` on a real Ray cluster of two nodes on this machine.
 
-    unshare --user --map-root-user --net --pid --fork --mount-proc --kill-child python -m tests.ray_cluster PYTHON [OPTION…]
+    unshare --user --map-root-user --net --pid --fork --mount-proc --kill-child python -m tests.ray_cluster PYTHON FOLDER
 
 ``PYTHON`` has Ray, which listens on all addresses: the namespaces have only loopback, and end all processes with this one.
+``FOLDER`` is for all files, with a short name, because those of sockets are limited to 107 characters.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,8 @@ STORE = "--object-store-memory=100000000"
 def start(python: str, folder: str) -> None:
     """Start a head with one core, and a second node with one core and two GPUs that do not exist."""
     variables = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"},
+        "TMPDIR": folder,
         "RAY_TMPDIR": folder,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_AUTH_MODE": "token",
@@ -42,16 +42,13 @@ def start(python: str, folder: str) -> None:
     subprocess.run([*command, *other, "--num-gpus=2"], env=variables, check=True)
 
 
-def main(python: str, *options: str) -> int:
+def main(python: str, folder: str, *options: str) -> int:
     """Start the cluster, run the tests, and return pytest's exit code."""
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     os.environ[PYTHON] = python
-    folder = tempfile.mkdtemp(prefix="ray", dir="/tmp")  # names of sockets are limited to 107 characters
-    try:
-        start(python, folder)
-        return int(pytest.main(["-x", "-q", "-s", "tests/runtime/executors/real_ray.py", *options]))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    start(python, folder)
+    tests = "tests/runtime/executors/real_ray.py"
+    return int(pytest.main(["-x", "-q", "-s", f"--basetemp={folder}/tests", tests, *options]))
 
 
 if __name__ == "__main__":

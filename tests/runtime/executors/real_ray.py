@@ -141,7 +141,8 @@ def test_a_job_whose_node_dies_resumes_on_another(server: ClusterServer) -> None
     for process in psutil.process_iter(["cmdline"]):
         command = process.info["cmdline"] or [""]
         if command[0].endswith("/raylet") and any("127.0.0.2" in part for part in command):
-            process.kill()
+            for one in (*process.children(recursive=True), process):
+                one.kill()
     server.scheduler.abort(blocker)
     began = time.monotonic()
     server.wait(lambda: server.output(job).count("counts from") == 2)

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -246,5 +247,6 @@ def test_the_same_on_a_real_cluster() -> None:
     ]
     if not shutil.which("unshare") or subprocess.run([*isolated, "true"], capture_output=True).returncode:
         pytest.skip("this system does not permit namespaces of users")
-    command = [*isolated, sys.executable, "-m", "tests.ray_cluster", python]
-    subprocess.run(command, cwd=Path(__file__).parents[3], check=True, timeout=900)
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        command = [*isolated, sys.executable, "-m", "tests.ray_cluster", python, folder]
+        subprocess.run(command, cwd=Path(__file__).parents[3], check=True, timeout=900)
