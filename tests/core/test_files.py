@@ -92,6 +92,15 @@ def test_a_folder_of_any_depth_is_walked(tmp_path: Path) -> None:
         assert sum(len(names) for _, names in files.walk(folder, skips_hidden=True)) == 1
 
 
+def test_a_folder_is_walked_in_order(tmp_path: Path) -> None:
+    for name in ("b/2", "b/1", "a/1", "c", "a/z/1"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    walked = [(os.path.relpath(folder, tmp_path), names) for folder, names in files.walk(tmp_path)]
+    assert walked == [(".", ["c"]), ("a", ["1"]), ("a/z", ["1"]), ("b", ["1", "2"])]
+
+
 def test_links_are_deleted_and_not_followed(tmp_path: Path) -> None:
     kept, doomed = tmp_path / "kept", tmp_path / "doomed"
     (kept / "inner").mkdir(parents=True)

@@ -21,6 +21,7 @@ from digits.runtime.executors.node_job import ATTEMPT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
+from digits.runtime.executors.slurm.queue import command_environment
 from digits.runtime.executors.slurm.words import reason_in_words
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
 from tests.runtime.toy_jobs import ToyJob
@@ -309,3 +310,18 @@ def test_a_node_is_read_from_the_text_of_scontrol() -> None:
 def test_reasons_are_in_words(reason: str, words: str) -> None:
     text = reason_in_words(reason, 7)
     assert words in text and reason in text and "7" in text
+
+
+def test_variables_that_change_the_commands_of_slurm_are_not_passed_on() -> None:
+    variables = {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SBATCH_PARTITION": "p",
+        "SLURM_JOB_ID": "1",
+    }
+    assert command_environment(variables) == {
+        "PATH": "/bin",
+        "SLURM_CONF": "/etc/slurm.conf",
+        "SLURM_TIME_FORMAT": "%s",
+        "LC_ALL": "C.UTF-8",
+    }
