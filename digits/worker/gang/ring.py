@@ -137,12 +137,13 @@ def _accepted(server: socket.socket, after: socket.socket, key: bytes, deadline:
     while True:
         server.settimeout(_left(deadline))
         before, _ = server.accept()
+        before.settimeout(_ANSWER_SECONDS)
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        before.sendall(nonce)
+        with contextlib.suppress(OSError):
+            before.sendall(nonce)
         if not has_answered:
             after.sendall(hmac.digest(key, _received(after), "sha256"))
             has_answered = True
-        before.settimeout(_ANSWER_SECONDS)
         with contextlib.suppress(OSError):
             if hmac.compare_digest(_received(before), hmac.digest(key, nonce, "sha256")):
                 return before

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -72,28 +70,29 @@ def test_a_lost_worker_is_noticed_at_once(tmp_path: Path) -> None:
     assert lost[1] is None and isinstance(lost[0], OSError) and isinstance(lost[2], OSError)
 
 
-def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refused(tmp_path: Path) -> None:
-    """A stranger connects first, and sends anything."""
-    meeting, strangers = tmp_path / "rendezvous" / "1.0", []
+def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger connects to worker 1 before worker 0 does, and sends anything."""
+    strangers: list[tuple[socket.socket, tuple[str, int]]] = []
+    exchange = Rendezvous.exchange
 
-    def intrude() -> None:
-        while not (meeting / "1.address").exists():
-            time.sleep(0.001)
-        host, port, _ = (meeting / "1.address").read_text().split()
-        assert host == rendezvous.LOOPBACK
-        stranger = socket.create_connection((host, int(port)))
-        stranger.sendall(b"x" * 32)
-        strangers.append((stranger, port))
+    def exchange_and_intrude(self: Rendezvous, name: str, value: str, deadline: float) -> list[str]:
+        values = exchange(self, name, value, deadline)
+        if (self.rank, name) == (0, "address"):
+            host, port, _ = values[1].split()
+            assert host == rendezvous.LOOPBACK
+            stranger = socket.create_connection((host, int(port)))
+            stranger.sendall(b"x" * 32)
+            strangers.append((stranger, (host, int(port))))
+        return values
 
-    thread = threading.Thread(target=intrude)
-    thread.start()
-    sums = together(tmp_path, 2, lambda ring: ring.reduce(np.ones(3)).tolist())
-    thread.join()
-    assert sums == [[2, 2, 2]] * 2
-    for stranger, port in strangers:
-        stranger.close()
-        with pytest.raises(ConnectionError):
-            socket.create_connection((rendezvous.LOOPBACK, int(port)))
+    monkeypatch.setattr(Rendezvous, "exchange", exchange_and_intrude)
+    assert together(tmp_path, 2, lambda ring: ring.reduce(np.ones(3)).tolist()) == [[2, 2, 2]] * 2
+    [(stranger, address)] = strangers
+    stranger.close()
+    with pytest.raises(ConnectionError):
+        socket.create_connection(address)
 
 
 def test_missing_workers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
