@@ -25,6 +25,9 @@ from digits.runtime.executors.processes import Supervisor
 
 log = logging.getLogger(__name__)
 
+# -P: import installed modules only, not those in the current folder.
+WORKER_PROGRAM = (sys.executable, "-P", "-m", "digits.worker")
+
 
 class LocalExecutor:
     """Runs tasks as processes of this machine.
@@ -49,8 +52,7 @@ class LocalExecutor:
         *,
         standby: bool = True,
         log_file: Path | None = None,
-        # -P: import installed modules only, not those in the current folder.
-        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        program: Sequence[str] = WORKER_PROGRAM,
         pass_env: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         fork_seconds: float = FORK_SECONDS,

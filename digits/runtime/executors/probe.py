@@ -80,7 +80,7 @@ class Probe:
         raise NotImplementedError
 
     def is_pending(self, state: str) -> bool:
-        raise NotImplementedError
+        return state.startswith("PENDING")
 
     def is_active(self, state: str) -> bool:
         raise NotImplementedError

@@ -12,12 +12,11 @@ import hashlib
 import logging
 import os
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import ClassVar, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
 import gevent
 import msgspec
@@ -31,7 +30,7 @@ from digits.runtime import supervisor, task_output
 from digits.runtime.executors import node_job, processes
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
 from digits.runtime.executors.exit_record import read_exit
-from digits.runtime.executors.local import child_environment
+from digits.runtime.executors.local import WORKER_PROGRAM, child_environment
 from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
@@ -192,6 +191,16 @@ class Run(Generic[J]):
             self.state = state
 
 
+class QueueOptions(TypedDict, total=False):
+    """The arguments that every `QueueExecutor` takes."""
+
+    program: Sequence[str]
+    pass_env: Sequence[str]
+    environment: Mapping[str, str] | None
+    list_seconds: float
+    lost_seconds: float
+
+
 class QueueExecutor(Generic[J]):
     """Runs tasks of the jobs in ``jobs_folder`` as jobs of a scheduler.
 
@@ -212,7 +221,7 @@ class QueueExecutor(Generic[J]):
         self,
         jobs_folder: Path,
         *,
-        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
+        program: Sequence[str] = WORKER_PROGRAM,
         pass_env: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         list_seconds: float = 5.0,
@@ -223,8 +232,8 @@ class QueueExecutor(Generic[J]):
         server = hashlib.sha256(os.fsencode(self._jobs_folder)).hexdigest()[:8]
         self._mark = f"digits:{server}:"
         self._program = tuple(program)
-        variables = os.environ if environment is None else environment
-        self._environment = _node_environment(child_environment(variables, pass_env))
+        self._variables = os.environ if environment is None else environment
+        self._environment = _node_environment(child_environment(self._variables, pass_env))
         self._list_seconds, self._lost_seconds = list_seconds, lost_seconds
         self._runs: dict[Path, Run[J]] = {}
         self._ended: set[str] = set()  # comments of runs whose job may still be active

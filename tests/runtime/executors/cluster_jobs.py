@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
+from digits.core.status import Status
 from digits.runtime.executors.executor import Executor
+from digits.runtime.executors.processes import processes_in
 from tests.runtime.toy_jobs import Server, ToyJob
 
 # Counts to 60, twenty a second, with a resume point after each step; saves and exits on SIGTERM, as a training does.
@@ -76,3 +82,14 @@ def message(job: ToyJob) -> str:
     """Return why ``job`` failed, and what to do."""
     assert job.failure
     return f"{job.failure.message} {job.failure.hint}"
+
+
+def kill_a_task(server: ClusterServer) -> None:
+    """Kill the program of a running job, which then fails as it does locally."""
+    job = server.run("hangs")
+    server.wait_for_output(job, "rank 0")
+    for pid in processes_in(job.folder):
+        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
+            os.kill(pid, signal.SIGKILL)
+    assert server.wait_for_end(job) is Status.ERROR
+    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.ray.executor import RayExecutor
 from tests.ray_cluster import ADDRESS, PYTHON, TOKEN
 from tests.real_server import RealServer, create_dataset, start_training
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_a_task, message
 from tests.site import bars
 from tests.waiting import wait_until
 
@@ -97,13 +96,7 @@ def test_a_gang_waits_for_all_of_its_nodes(server: ClusterServer) -> None:
 
 
 def test_a_killed_task_fails_as_it_does_locally(server: ClusterServer) -> None:
-    job = server.run("hangs")
-    server.wait_for_output(job, "rank 0")
-    for pid in processes_in(job.folder):
-        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
-            os.kill(pid, signal.SIGKILL)
-    assert server.wait_for_end(job) is Status.ERROR
-    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+    kill_a_task(server)
 
 
 def test_a_training_equals_a_local_one(tmp_path: Path) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from digits.core.compute import Compute
@@ -23,7 +21,7 @@ from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.queue import command_environment
 from digits.runtime.executors.slurm.words import reason_in_words
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_a_task, message
 from tests.runtime.toy_jobs import ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster
 from tests.waiting import wait_until
@@ -118,13 +116,7 @@ def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCl
 
 
 def test_a_killed_task_fails_as_it_does_locally(server: SlurmServer) -> None:
-    job = server.run("hangs")
-    server.wait_for_output(job, "rank 0")
-    for pid in processes_in(job.folder):
-        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
-            os.kill(pid, signal.SIGKILL)
-    assert server.wait_for_end(job) is Status.ERROR
-    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+    kill_a_task(server)
 
 
 def test_a_gang_ends_with_the_rank_that_failed_first(server: SlurmServer) -> None:

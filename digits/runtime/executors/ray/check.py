@@ -55,9 +55,6 @@ class _RayProbe(Probe):
             return ""
         return f"{job.status} ({job.message})"[:1000] if job else "gone"
 
-    def is_pending(self, state: str) -> bool:
-        return state.startswith("PENDING")
-
     def is_active(self, state: str) -> bool:
         return state.startswith(("PENDING", "RUNNING"))
 

@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Unpack
 
 from digits.core import files
 from digits.core.job import DeviceRequest
@@ -25,6 +25,7 @@ from digits.runtime.executors.queue_executor import (
     FILE_SECONDS,
     Listing,
     QueueExecutor,
+    QueueOptions,
     Run,
     Submission,
     Unreachable,
@@ -76,20 +77,9 @@ class RayExecutor(QueueExecutor[RayJob]):
         *,
         token: str = "",
         python: str = sys.executable,
-        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
-        pass_env: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        list_seconds: float = 5.0,
-        lost_seconds: float = 90.0,
+        **options: Unpack[QueueOptions],
     ) -> None:
-        super().__init__(
-            jobs_folder,
-            program=program,
-            pass_env=pass_env,
-            environment=environment,
-            list_seconds=list_seconds,
-            lost_seconds=lost_seconds,
-        )
+        super().__init__(jobs_folder, **options)
         self._api = RayApi(address, token)
         self._python = python
 

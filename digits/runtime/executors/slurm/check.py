@@ -66,9 +66,6 @@ class _SlurmProbe(Probe):
         code, text = self._call(*command)
         return text.strip() if code == 0 else ""
 
-    def is_pending(self, state: str) -> bool:
-        return state.startswith("PENDING")
-
     def is_active(self, state: str) -> bool:
         return state.startswith(("PENDING", "CONFIGURING", "RUNNING"))
 

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Unpack
 
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
 from digits.runtime.executors.cluster import Finding, Overview
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.executor import Exit, Waiting
-from digits.runtime.executors.queue_executor import FILE_SECONDS, Listing, QueueExecutor, Run
+from digits.runtime.executors.queue_executor import FILE_SECONDS, Listing, QueueExecutor, QueueOptions, Run
 from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
 from digits.runtime.executors.slurm.queue import SlurmJob, command_environment, list_jobs
@@ -48,26 +47,10 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
     submissions = SlurmSubmission
     lost_hint = "The controller may have lost its state, or the node cannot write to the jobs folder."
 
-    def __init__(
-        self,
-        jobs_folder: Path,
-        *,
-        program: Sequence[str] = (sys.executable, "-P", "-m", "digits.worker"),
-        pass_env: Sequence[str] = (),
-        environment: Mapping[str, str] | None = None,
-        list_seconds: float = 5.0,
-        lost_seconds: float = 90.0,
-    ) -> None:
-        super().__init__(
-            jobs_folder,
-            program=program,
-            pass_env=pass_env,
-            environment=environment,
-            list_seconds=list_seconds,
-            lost_seconds=lost_seconds,
-        )
+    def __init__(self, jobs_folder: Path, **options: Unpack[QueueOptions]) -> None:
+        super().__init__(jobs_folder, **options)
         self._releases: Counter[str] = Counter()
-        self._commands = Commands(command_environment(os.environ if environment is None else environment))
+        self._commands = Commands(command_environment(self._variables))
 
     def close(self) -> None:
         self._commands.close()
