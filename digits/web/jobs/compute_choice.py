@@ -8,7 +8,7 @@ from digits.core.job import DeviceRequest
 from digits.kinds.compute_form import ComputeFields
 from digits.web.services import services
 
-# What a refusal of a scheduler is about, by words in it; the first match decides.
+# The form field to which a scheduler's message refers, by words in the message; the first match applies.
 _ABOUT = {
     r"--\w": "compute_options",
     r"\baccount\b": "compute_account",

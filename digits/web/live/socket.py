@@ -99,7 +99,7 @@ class Live:
         """Send ``body`` to all clients in ``room``.
 
         Updates of lists that would take too much time wait for their turn, and are then the latest of their job. Other
-        changes of lists tell a crowd over how many seconds to spread its requests.
+        messages about lists contain the number of seconds over which a crowd spreads its requests.
         """
         if room != EVERYONE:
             self._send(room, event, body)

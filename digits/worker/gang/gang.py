@@ -111,7 +111,7 @@ class Gang:
                 raise _diverged(str(self._loss)) from None
             log.warning("A worker was lost: %s", self._loss)
             raise PartnerLost(
-                f"One of the {self.workers} workers ended unexpectedly, and the others cannot go on without it.",
+                f"One of the {self.workers} workers ended unexpectedly, and the others cannot continue without it.",
                 "Look for its error in the output of the task, then resume the training.",
             ) from None
 

@@ -69,7 +69,7 @@ class Rendezvous:
             time.sleep(POLL_SECONDS)
 
     def report(self, failure: Failed) -> None:
-        """Leave the failure of this worker for the first one, which tells the user."""
+        """Save the failure of this worker where the first worker finds it and reports it to the user."""
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_bytes(self._folder / f"{self.rank}.{_FAILURE}", events.encode(failure))
 

@@ -112,7 +112,7 @@ def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCl
     assert server.steps(job) == list(range(1, 61))
     text = server.output(job)
     assert "counts from 0" in text and text.index("saved") < text.rindex("counts from")
-    assert text.rstrip().endswith("1")  # was told that it is a restart
+    assert text.rstrip().endswith("1")  # DIGITS_RESTARTED
 
 
 def test_a_killed_task_fails_as_it_does_locally(server: SlurmServer) -> None:
