@@ -47,7 +47,7 @@ def site(tmp_path_factory: pytest.TempPathFactory, processes: NoProcesses) -> It
     assert opened.wait_for_end(opened.dataset()) == "Done"
     processes.replace_in(opened)
     yield opened
-    opened.services.store.close()
+    opened.services.stop()
 
 
 def test_field_names_are_found(site: Site) -> None:

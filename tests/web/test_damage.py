@@ -35,7 +35,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Site, Path
     opened = open_site(site_settings(folder))
     damage.make_jobs(opened, folder / "template")
     opened.services.scheduler.stop()
-    opened.services.store.close()
+    opened.services.stop()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             LocalExecutor,
