@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import psutil
 from digits.core.job import Job
 from digits.runtime.devices import Device
 from digits.runtime.executors.processes import task_of
+from digits.web.compute.timeline import latest_uses
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.resources.compute import GpuCard, GpuProcess, Machine
@@ -38,6 +40,8 @@ def machine() -> Machine:
             for gpu, found in zip(gpus, processes, strict=True)
         ],
         problem=services().devices.problem,
+        at=time.time(),
+        uses=latest_uses(),
     )
 
 

@@ -73,10 +73,27 @@ class GpuCard(Device):
     processes: list[GpuProcess]
 
 
+class DeviceUse(Struct):
+    """A run of a job on a device of this machine, which is over unless ``ended`` is null.
+
+    Runs on the same device at the same time have different lanes, counted from 0.
+    """
+
+    device: str
+    job: str
+    url: str
+    status_label: str
+    status_css: str
+    began: float
+    ended: float | None
+    lane: int
+
+
 class Machine(Struct):
     """The machine of the server: its processor with the memory, and its GPUs.
 
     ``load`` is the average number of busy cores in the last minute; ``problem`` is why the GPU driver did not answer.
+    ``uses`` are the runs of the last 24 hours before the time ``at``.
     """
 
     processor: Device
@@ -84,6 +101,8 @@ class Machine(Struct):
     load: float
     gpus: list[GpuCard]
     problem: str
+    at: float
+    uses: list[DeviceUse]
 
 
 class Target(Struct):

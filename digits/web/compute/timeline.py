@@ -1,0 +1,61 @@
+"""Which jobs used the devices of this machine in the last day."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from digits.core.compute import LOCAL
+from digits.core.job import Job
+from digits.core.status import Status
+from digits.core.task import Task
+from digits.web.jobs import serializers
+from digits.web.resources.compute import DeviceUse
+from digits.web.services import services
+
+SECONDS = 24 * 3600.0
+# More bars could not be told apart.
+MAX_USES = 500
+
+
+def latest_uses() -> list[DeviceUse]:
+    """Return the uses of devices that were not over a day ago, the earliest first, at most the last `MAX_USES`."""
+    since = time.time() - SECONDS
+    uses = [
+        use
+        for job in services().store.all(Job)
+        if job.compute.target == LOCAL and (job.status.is_running or job.history[-1][1] > since)
+        for task in job.tasks
+        for use in _uses(job, task)
+        if use.ended is None or use.ended > since
+    ]
+    return _with_lanes(sorted(uses, key=lambda use: use.began)[-MAX_USES:])
+
+
+def _uses(job: Job, task: Task) -> Iterator[DeviceUse]:
+    """Yield a use for each device of the latest run of ``task``; those of earlier runs are not recorded."""
+    runs = [index for index, (status, _) in enumerate(task.history) if status is Status.RUN]
+    if not runs:
+        return
+    (_, began), *later = task.history[runs[-1] :]
+    for device in task.devices:
+        yield DeviceUse(
+            device=device,
+            job=job.name,
+            url=serializers.job_url(job),
+            status_label=job.status.title,
+            status_css=job.status.css,
+            began=began,
+            ended=later[0][1] if later else None,
+            lane=0,
+        )
+
+
+def _with_lanes(uses: list[DeviceUse]) -> list[DeviceUse]:
+    """Put uses of the same device that overlap into different lanes, each into the first free one."""
+    busy_until: dict[str, list[float]] = {}
+    for use in uses:
+        lanes = busy_until.setdefault(use.device, [])
+        use.lane = next((lane for lane, until in enumerate(lanes) if until <= use.began), len(lanes))
+        lanes[use.lane : use.lane + 1] = [float("inf") if use.ended is None else use.ended]
+    return uses
