@@ -221,8 +221,9 @@ class Train(Recipe, tag="train"):
     ``numerics_checks`` names the operation that first
     returns NaN or an infinity. ``gradient_metrics`` adds the norm of the gradients and the relative size of the updates
     of each layer to the metrics. With an ``averaging_interval`` above 1, several workers do not average their gradients
-    in each step, but train on their own and average their weights after this number of steps. ``resume`` continues from
-    the newest resume point in the folder.
+    in each step, but train on their own and average their weights after this number of steps. Batch normalization uses
+    the records of one worker, or with ``synchronized_batch_norm`` those of all of them. ``resume`` continues from the
+    newest resume point in the folder.
     """
 
     dataset: str
@@ -258,6 +259,8 @@ class Train(Recipe, tag="train"):
     numerics_checks: bool = False
     gradient_metrics: bool = False
     averaging_interval: Positive = 1
+    # Off, because it costs two messages for each layer and step, and XLA; it matters for small shares of a batch.
+    synchronized_batch_norm: bool = False
     resume: bool = False
     # The earlier name of ``weights_on``: ``mirrored`` for the first GPU, or ``central`` for the CPU. Read only.
     strategy: Literal["mirrored", "central"] | msgspec.UnsetType = msgspec.UNSET

@@ -82,8 +82,8 @@ REGISTER = {
     "Workers that share a training average the moving averages that a step has changed.": """
         tensorflow.python.framework.auto_control_deps_utils: get_read_write_resource_inputs(op)
     """,
-    "Batch normalization of Keras uses the fused operation.": """
-        keras.src.layers.normalization.batch_normalization.BatchNormalization: call
+    "Batch normalization of Keras uses the fused operation, or moments that several workers share.": """
+        keras.src.layers.normalization.batch_normalization.BatchNormalization: call _moments(self, inputs, mask)
     """,
     "Keras layers accept tensors, initializers and regularizers of TensorFlow 1, and its operations between them.": """
         keras.src.initializers: get(identifier)
@@ -107,7 +107,8 @@ REGISTER = {
     """,
     "tf_slim and tf.layers run on TensorFlow 2: modules that lack names, collections, sizes computed by NumPy.": """
         tf_slim.*: ops framework_ops control_flow_ops array_ops variable_scope six normalization_layers
-        tensorflow.python.ops: control_flow_ops variable_scope
+            nn
+        tensorflow.python.ops: control_flow_ops nn variable_scope
         tf_slim.layers.layers: _add_variable_to_collections(variable, collections_set, collections_name)
         tf_slim.layers.utils: two_element_tuple(int_or_tuple)
         tf_slim.ops.variables: add_model_variable(var)

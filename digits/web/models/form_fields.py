@@ -194,6 +194,7 @@ class DeviceFields(ComputeFields):
 
     compute_workers = amount("workers", 1)
     averaging_interval = whole("Average every N steps", Train, "averaging_interval", 1)
+    synchronized_batch_norm = flag("Synchronize batch normalization", Train, "synchronized_batch_norm")
     select_gpu = StringField("Device", default="next")
     select_gpus = JoinedField("GPUs", default="")
     select_gpus_list = StringField("GPUs", default="")
@@ -209,6 +210,18 @@ class DeviceFields(ComputeFields):
             raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
         if not self.is_local and re.match(r"[0-9]", device):
             raise ValidationError("On a cluster, choose the CPU, or a number of GPUs for each worker.")
+
+    def validate_synchronized_batch_norm(self, field: FlagField) -> None:
+        if not field.data or self.compute_workers.data in (None, 1):
+            return
+        if self.xla.setting:
+            raise ValidationError(
+                "XLA cannot compile sums over workers. Set XLA compilation to automatic or off."
+            )
+        if self.averaging_interval.data not in (None, 1):
+            raise ValidationError(
+                "Workers that average every few steps train on their own. Average every step."
+            )
 
     def device(self) -> str:
         """``cpu``, ``next`` (the next free GPU), ``next:N``, or GPU indexes joined by commas."""

@@ -3,7 +3,7 @@
 tf_slim uses names inside TensorFlow that have since moved or been removed. `install` gives its modules complete
 stand-ins for the modules that lost names; TensorFlow's own modules are not changed. Also patched:
 
-- batch normalization, whose layer class was removed with Keras 2;
+- batch normalization, whose layer class was removed with Keras 2, and whose moments several workers may share;
 - membership tests of variables with ``in``, which TensorFlow 2 evaluates element-wise;
 - regularization of shared layers, which was added once per call instead of once per variable;
 - sizes computed by NumPy, such as ``np.prod(shape)``, which were integers in Python 2.
@@ -25,8 +25,9 @@ from tensorflow.python.framework import ops
 from tensorflow.python.keras.legacy_tf_layers import base as legacy_base
 from tensorflow.python.keras.utils import conv_utils
 from tensorflow.python.layers import layers as core_layers
-from tensorflow.python.ops import array_ops, control_flow_ops, variable_scope
+from tensorflow.python.ops import array_ops, control_flow_ops, nn, variable_scope
 
+from digits.worker.network import batch_statistics
 from digits.worker.patched_names import install as patch
 from digits.worker.precision import autocast_variable
 
@@ -140,7 +141,7 @@ class BatchNormalization(legacy_base.Layer):
         if self.renorm:
             outputs, mean, variance = self._renormalize(inputs)
         elif self._can_fuse(inputs):
-            outputs, mean, variance = tf.compat.v1.nn.fused_batch_norm(
+            outputs, mean, variance = batch_statistics.fused_batch_norm(
                 inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
             )
         else:
@@ -152,7 +153,7 @@ class BatchNormalization(legacy_base.Layer):
 
     def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
-        return tf.nn.moments(tf.cast(inputs, tf.float32), axes)
+        return batch_statistics.moments(tf.cast(inputs, tf.float32), axes)
 
     def _update_average(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
         step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
@@ -294,6 +295,13 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
             "cond": tf.compat.v1.cond,
             "while_loop": tf.compat.v1.while_loop,
             "Assert": tf.compat.v1.Assert,
+        },
+    ),
+    "nn": (
+        nn,
+        {
+            name: getattr(batch_statistics, name)
+            for name in ("fused_batch_norm", "moments", "weighted_moments")
         },
     ),
     "array_ops": (array_ops, {"stack": tf.stack, "unstack": tf.unstack}),

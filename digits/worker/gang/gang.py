@@ -42,7 +42,7 @@ class Gang:
         return self.rank == 0
 
     def sum(self, values: tf.Tensor) -> tf.Tensor:
-        """Return the sum of ``values`` of all workers, float32, in a graph or eagerly."""
+        """Return the sum of ``values`` of all workers in a graph or eagerly."""
         if self._ring is None:
             return values
         with tf.device("/device:CPU:0"):

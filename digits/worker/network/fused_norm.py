@@ -13,14 +13,26 @@ import keras
 import tensorflow as tf
 
 from digits.worker import build_context, patched_names
+from digits.worker.network import batch_statistics
 from digits.worker.network.variables import plain_name
 
 
 @functools.cache
 def install() -> None:
-    """Make Keras layers use the fused operation where possible, once per process."""
+    """Make Keras layers use the fused operation where possible, or synchronized moments, once per process."""
     layer = keras.layers.BatchNormalization
     patched_names.install(layer, "call", _fuse(layer.call))
+    patched_names.install(layer, "_moments", _synchronize(layer._moments))
+
+
+def _synchronize(moments: Any) -> Any:
+    """Wrap the layer's ``_moments`` of the records of this worker."""
+
+    @functools.wraps(moments)
+    def synchronized(*args: Any) -> tuple[tf.Tensor, tf.Tensor]:
+        return batch_statistics.synchronize(moments(*args))
+
+    return synchronized
 
 
 def _fuse(call: Any) -> Any:
@@ -74,4 +86,5 @@ def _is_possible(layer: Any, inputs: Any, training: Any, mask: Any) -> bool:
         and not isinstance(training, tf.Tensor)
         and not layer.renorm
         and not layer.synchronized
+        and not (training and batch_statistics.are_synchronized())
     )

@@ -41,6 +41,27 @@ self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
 return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """
 )
+# The fused operations of slim and of tf.layers, moments without them, and averages that are updated at once.
+SYNCHRONIZED_SLIM = networks.classifier(
+    """
+normalize = dict(is_training=self.is_training, decay=0.8)
+x = slim.conv2d(self.x / 100.0, 4, [3, 3], normalizer_fn=slim.batch_norm, normalizer_params=normalize)
+x = slim.batch_norm(x, updates_collections=None, fused=False, **normalize)
+x = slim.fully_connected(slim.flatten(slim.max_pool2d(x, [2, 2])), 6, activation_fn=None)
+x = slim.batch_norm(x, updates_collections=None, activation_fn=tf.nn.relu, **normalize)
+return slim.fully_connected(slim.layer_norm(x), self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+SYNCHRONIZED_KERAS = networks.classifier(
+    """
+layers = tf.keras.layers
+x = layers.Conv2D(4, 3, padding='same')(self.x / 100.0)
+x = layers.BatchNormalization(momentum=0.8)(x, training=self.is_training)
+x = layers.Dense(6)(layers.Flatten()(layers.MaxPooling2D()(layers.ReLU()(x))))
+x = layers.BatchNormalization(momentum=0.8)(x, training=self.is_training)
+return layers.Dense(self.nclasses, name='fc')(layers.ReLU()(x))
+"""
+)
 # Everything that draws random numbers for single images. Blended images need the record before the share.
 AUGMENT: dict[str, Any] = {
     "flip": "fliplrud",
@@ -131,6 +152,22 @@ def test_two_workers_train_as_one_does(
     assert rows(again) == rows(together)
     assert together.of(Finished)[0].result["workers"] == 2
     assert not (together.job_folder / "train" / "rendezvous").exists()
+
+
+@pytest.mark.parametrize("network", [SYNCHRONIZED_SLIM, SYNCHRONIZED_KERAS], ids=["slim", "keras"])
+def test_workers_normalize_by_the_records_of_all_if_they_are_synchronized(
+    trained: Any, train_together: Any, in_shared_child: Any, network: str
+) -> None:
+    settings = SETTINGS | {"batch_accumulation": 1, "solver": {"type": "SGD", "learning_rate": 0.002}}
+    alone = trained(network, "alone", **settings)
+    together = train_together(network, 2, "together", synchronized_batch_norm=True, **settings)
+    check_close(alone, together, in_shared_child)
+    separate = train_together(network, 2, "separate", **settings)
+    loss = (
+        abs(one - other)
+        for one, other in zip(*(item.values("train", "loss") for item in (alone, separate)), strict=True)
+    )
+    assert max(loss) > 1e-3
 
 
 @pytest.mark.nightly

@@ -36,6 +36,7 @@ class DeviceConfig:
     empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is a key of
     `PRECISIONS`. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch,
     and average their gradients in each step, or their weights after ``averaging_interval`` steps if that is above 1.
+    With ``synchronized_batch_norm``, they normalize by the records of all workers.
     """
 
     devices: tuple[str, ...] = ("",)
@@ -46,6 +47,7 @@ class DeviceConfig:
     compiled: bool = False
     gang: Gang = ALONE
     averaging_interval: int = 1
+    synchronized_batch_norm: bool = False
 
     def share(self, blends: bool) -> Share | None:
         """The records of a step that this worker computes, if there are several; ``blends`` is that of `Share`."""
@@ -109,6 +111,11 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
     devices = devices[: size // gang.workers]  # every device computes at least one record
+    if gang.workers > 1 and recipe.synchronized_batch_norm and len(devices) > 1:
+        raise UserFault(
+            f"Batch normalization cannot be synchronized with {len(devices)} GPUs per worker.",
+            "Choose one GPU per worker, or let each normalize by its own records.",
+        )
     central = recipe.weights_on == "cpu" and len(devices) > 1
     compiled = bool(gpus) if recipe.xla is None else recipe.xla
     if compiled and len(devices) > 1:
@@ -123,6 +130,7 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
         compiled=compiled,
         gang=gang,
         averaging_interval=recipe.averaging_interval if gang.workers > 1 else 1,
+        synchronized_batch_norm=recipe.synchronized_batch_norm,
     )
     return config, gpus
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.framework import auto_control_deps_utils
@@ -20,6 +21,18 @@ class Reduction:
     gang: Gang
     fraction: float
 
+    def mean(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the mean of ``values`` of all workers, weighted by their numbers of records.
+
+        In the gradients of a worker, whose mean is taken later, its gradient is the mean of those of all workers.
+        """
+
+        @tf.custom_gradient
+        def weighted(own: tf.Tensor) -> Any:
+            return self.gang.sum(own * self.fraction), self.mean
+
+        return weighted(values)
+
     def __call__(self, part: Part, states: Iterable[tf.Variable]) -> Part:
         """Return the mean of the metrics and gradients of all workers, weighted by their numbers of records.
 
@@ -30,7 +43,7 @@ class Reduction:
         values = [part.row, *(item for of_loss in part.gradients for item in of_loss if item is not None)]
         values = [tf.convert_to_tensor(value) for value in (*values, *changed)]
         flat = tf.concat([tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values], 0)
-        total = self.gang.sum(flat * self.fraction)
+        total = self.mean(flat)
         means = iter(
             tf.cast(tf.reshape(mean, tf.shape(value)), value.dtype)
             for mean, value in zip(tf.split(total, [tf.size(value) for value in values]), values, strict=True)

@@ -12,6 +12,8 @@ Facts = TypeVar("Facts")
 
 # Lines of TensorFlow's messages that contain a location in the graph and no reason.
 _LOCATION = re.compile(r"Graph execution error|Detected at node|File |<stack traces|\[\[|$")
+# Operations whose types say little.
+_PURPOSES = {"PyFunc": "PyFunc, which calls Python, as synchronized batch normalization does"}
 # A variable in the memory of another device.
 _ELSEWHERE = re.compile(r"Trying to access resource (\S+?)(?:/\d+)? .*located in device")
 
@@ -83,7 +85,8 @@ def stack_rows(
 
 def xla_warning(error: Exception) -> str:
     """The warning about a step that cannot be compiled, with the unsupported operations or the first line."""
-    reason = ", ".join(dict.fromkeys(re.findall(r"XLA_\w+_JIT: (\w+)", str(error))))
+    operations = dict.fromkeys(re.findall(r"XLA_\w+_JIT: (\w+)", str(error)))
+    reason = ", ".join(_PURPOSES.get(name, name) for name in operations)
     if variable := _ELSEWHERE.search(str(error)):
         reason = (
             f"the variable {variable[1]} is in the memory of another device. TensorFlow keeps "

@@ -14,6 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from digits.kinds.network.targets import in_order
+from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.input import targets
 from digits.worker.input.preparation import Preparation
@@ -183,7 +184,12 @@ class TrainingStep:
         stage = f"{tower.TRAIN}/{device}" if device else tower.TRAIN
         draw = number * self.options.config.batches + tf.cast(batch, tf.int64)
         rank = self.options.config.gang.rank
-        with self._randomness.draw_for(stage, draw, rank), targets.use_targets(y) as labels:
+        reduction = self._reduction if self.options.config.synchronized_batch_norm else None
+        with (
+            self._randomness.draw_for(stage, draw, rank),
+            targets.use_targets(y) as labels,
+            build_context.extend(reduction=reduction),
+        ):
             built = self.network.build(self._store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
         outputs = in_order(built.output) if classes else ()
