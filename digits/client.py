@@ -219,26 +219,26 @@ class Client:
         """Evaluate a model on a split of its dataset, or of another ``dataset``, and wait for the result."""
         path = f"/models/{model_id}/evaluation.json"
         name = self._post(path, EvaluationState, split=split, **fields).tasks[-1].name
-        for found in self._polled(lambda: self._get(path, Evaluations)):
-            if any(task.name == name for task in found.tasks):
+        for evaluations in self._polled(lambda: self._get(path, Evaluations)):
+            if any(task.name == name for task in evaluations.tasks):
                 continue
-            for result in found.evaluations:
+            for result in evaluations.evaluations:
                 if result.name == name and not result.is_partial:
                     return result
-            raise _failure(found.error, "The evaluation was stopped.")
+            raise _failure(evaluations.error, "The evaluation was stopped.")
         raise AssertionError
 
     def export(self, model_id: str, format: str = "savedmodel", **fields: Value) -> ExportResult:
         """Export a model in a ``format``, and wait for the result; `download` its ``url``."""
         path = f"/models/{model_id}/export.json"
         self._post(path, Exports, format=format, **fields)
-        for found in self._polled(lambda: self._get(path, Exports)):
-            if found.state == "running":
+        for exports in self._polled(lambda: self._get(path, Exports)):
+            if exports.state == "running":
                 continue
-            for result in found.exports:
+            for result in exports.exports:
                 if result.format == format:
                     return result
-            raise _failure(found.error, "The export was stopped.")
+            raise _failure(exports.error, "The export was stopped.")
         raise AssertionError
 
     # Files
@@ -304,9 +304,9 @@ class Client:
     def _rows(self, name: str, kind: type[ListPage], query: str) -> Iterator[JobRow]:
         path: str | None = f"/{name}.json?{urlencode({'q': query})}"
         while path:
-            found = self._get(path, kind)
-            yield from getattr(found, name)
-            path = found.next
+            page = self._get(path, kind)
+            yield from getattr(page, name)
+            path = page.next
 
     def _polled(self, ask: Callable[[], T], timeout: float | None = None) -> Iterator[T]:
         began = time.monotonic()
@@ -378,12 +378,12 @@ def _error(status: int, text: bytes) -> DigitsError:
     try:
         facts = msgspec.json.decode(text, type=Error).error
     except msgspec.DecodeError:
-        found = DigitsError(f"The server answered with the status {status}.")
+        error = DigitsError(f"The server answered with the status {status}.")
     else:
         kind = _ERRORS.get(facts.type, DigitsError)
-        found = kind(facts.message, facts.hint or "", cast(list[dict[str, Any]], facts.trace or []))
-    found.http_status = status
-    return found
+        error = kind(facts.message, facts.hint or "", cast(list[dict[str, Any]], facts.trace or []))
+    error.http_status = status
+    return error
 
 
 def _failure(error: Any, otherwise: str) -> JobFailed:

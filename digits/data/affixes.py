@@ -84,10 +84,10 @@ def _candidates(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:
     mirrored = sorted(base[::-1] for base in bases)
     votes: Counter[Affixes] = Counter()
     for name in sample:
-        found = {Affixes("", one, "", other) for one, other in _rests(name, bases)}
+        candidates = {Affixes("", one, "", other) for one, other in _rests(name, bases)}
         for one, other in _rests(name[::-1], mirrored):
-            found.add(Affixes(one[::-1], "", other[::-1], ""))
-        votes.update(found)
+            candidates.add(Affixes(one[::-1], "", other[::-1], ""))
+        votes.update(candidates)
     most = [affixes for affixes, _ in votes.most_common(_MOST_TRIED)]
     return list(dict.fromkeys([*most, *_common(sample, bases)]))
 
@@ -152,9 +152,9 @@ def _base(stem: str) -> str:
 
 def _cores(stems: Iterable[str], before: str, after: str) -> dict[str, str]:
     length = len(before) + len(after)
-    found: dict[str, str] = {}
+    cores: dict[str, str] = {}
     for stem in stems:
         folder, slash, base = stem.rpartition("/")
         if len(base) > length and base.startswith(before) and base.endswith(after):
-            found.setdefault(folder + slash + base[len(before) : len(base) - len(after)], stem)
-    return found
+            cores.setdefault(folder + slash + base[len(before) : len(base) - len(after)], stem)
+    return cores

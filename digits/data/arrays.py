@@ -38,12 +38,12 @@ def load_array(
     """
     try:
         with open_plain(path, below=below) as file:
-            found = read_array(file, max_bytes)
+            array = read_array(file, max_bytes)
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
-    if dtype is not None and found.dtype != dtype:
+    if dtype is not None and array.dtype != dtype:
         raise UnreadableFile(f"{path.name} has an unexpected format")
-    return found
+    return array
 
 
 def load_rows(path: Path, *, below: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -71,8 +71,8 @@ def read_blocks(
     """
     try:
         with open_plain(path, below=below) as file:
-            shape, is_fortran, found = _read_header(file)
-            if found != dtype or len(shape) != 2 or is_fortran:
+            shape, is_fortran, stored = _read_header(file)
+            if stored != dtype or len(shape) != 2 or is_fortran:
                 raise UnreadableFile(f"{path.name} has an unexpected format")
             row_bytes = max(1, dtype.itemsize * shape[1])
             rows = max(1, block_bytes // row_bytes)
@@ -118,10 +118,10 @@ def read_array(file: BinaryIO, max_bytes: int) -> NDArray[Any]:
     # Even an array without elements has a length, for which its rows would be created.
     if count * dtype.itemsize > available or max(shape, default=0) > size:
         raise ValueError("it is shorter than its header states")
-    found = np.fromfile(file, dtype, count)
-    if len(found) != count:
+    array = np.fromfile(file, dtype, count)
+    if len(array) != count:
         raise ValueError("it became shorter")
-    return found.reshape(shape[::-1]).T if is_fortran else found.reshape(shape)
+    return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
 
 
 def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

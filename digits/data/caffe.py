@@ -66,9 +66,9 @@ def check_size(datum: Datum) -> None:
     if datum.encoded:
         return
     declared = datum.channels * datum.height * datum.width
-    found = len(datum.data) or len(datum.float_data)
-    if min(shape_of(datum)) < 1 or declared != found:
-        raise ValueError(f"it declares {shape_of(datum)} values but contains {found:,}")
+    count = len(datum.data) or len(datum.float_data)
+    if min(shape_of(datum)) < 1 or declared != count:
+        raise ValueError(f"it declares {shape_of(datum)} values but contains {count:,}")
 
 
 def encoding_of(datum: Datum) -> str:

@@ -56,10 +56,10 @@ class _Cause:
         """Return the reason without the values that differ."""
         numbers = iter(range(len(self.values)))
 
-        def general(found: re.Match[str]) -> str:
+        def general(match: re.Match[str]) -> str:
             if next(numbers) not in self.differing:
-                return found[0]
-            return "“…”" if found[0].startswith("“") else "…"
+                return match[0]
+            return "“…”" if match[0].startswith("“") else "…"
 
         return _SPECIFIC.sub(general, self.reason)
 

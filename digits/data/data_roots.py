@@ -110,12 +110,12 @@ class Roots:
         except BadRequest:
             return []
         below = (root for root in self.paths if f"{root}/".startswith(written) and f"{root}/" != written)
-        found = {f"{root}/" for root in below if root.is_dir()}
+        paths = {f"{root}/" for root in below if root.is_dir()}
         folder, _, start = written.rpartition("/")
         real = _resolve_links(folder or "/")
         if real is not None and self._contain(real):
-            found.update(self._below(real, folder, start, only_folders))
-        return heapq.nsmallest(MAX_SUGGESTIONS, found)
+            paths.update(self._below(real, folder, start, only_folders))
+        return heapq.nsmallest(MAX_SUGGESTIONS, paths)
 
     def _below(self, real: Path, folder: str, start: str, only_folders: bool) -> list[str]:
         names = heapq.nsmallest(MAX_SUGGESTIONS, _names(real, start, only_folders))

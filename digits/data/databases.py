@@ -104,16 +104,16 @@ def find_job(root: Path) -> JobFolder | None:
     """Return the contents of a dataset job folder, or None if the folder is not a dataset job."""
     if not (root / "train_db").is_dir():
         return None
-    found = JobFolder(root)
+    job = JobFolder(root)
     for split in SPLITS:
         folder = root / f"{split}_db"
         if (folder / FEATURES).is_dir():
-            found.images[split] = folder / FEATURES
+            job.images[split] = folder / FEATURES
             if (folder / LABELS).is_dir():
-                found.targets[split] = folder / LABELS
+                job.targets[split] = folder / LABELS
         elif folder.is_dir():
-            found.images[split] = folder
+            job.images[split] = folder
     means = (root / MEAN_FILE, root / "train_db" / MEAN_FILE)
-    found.mean = next((path for path in means if path.is_file()), None)
-    found.labels = root / LABELS_FILE if (root / LABELS_FILE).is_file() else None
-    return found
+    job.mean = next((path for path in means if path.is_file()), None)
+    job.labels = root / LABELS_FILE if (root / LABELS_FILE).is_file() else None
+    return job

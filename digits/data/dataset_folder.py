@@ -61,12 +61,12 @@ def find(path: str | Path) -> Contents:
     Raises UnusableSource if they cannot be read, or if none is for training.
     """
     place = Path(path)
-    found = _in_folder(place) if place.is_dir() else _at(path)
-    for paths in found.tables.values():
+    contents = _in_folder(place) if place.is_dir() else _at(path)
+    for paths in contents.tables.values():
         check_shards(paths)
-    found.folders = {name: found.folders[name] for name in SPLITS if name in found.folders}
-    found.tables = {name: found.tables[name] for name in SPLITS if name in found.tables}
-    return found
+    contents.folders = {name: contents.folders[name] for name in SPLITS if name in contents.folders}
+    contents.tables = {name: contents.tables[name] for name in SPLITS if name in contents.tables}
+    return contents
 
 
 def describe_files(splits: dict[str, list[Path]]) -> str:
@@ -90,26 +90,26 @@ def _in_folder(root: Path) -> Contents:
     try:
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
         named = {split: path for path in folders if (split := split_named(path.name))}
-        found = Contents(root, named if "train" in named else {"train": root})
+        contents = Contents(root, named if "train" in named else {"train": root})
         places = [root, root / "data", *(path for path in folders if path.name != "data")]
         files = [path for place in places for path in sorted(place.glob(f"*{PARQUET}")) if path.is_file()]
     except OSError as error:
         raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
     for path in files:
-        found.tables.setdefault(split_of(path), []).append(path)
-    if files and "train" not in found.tables:
+        contents.tables.setdefault(split_of(path), []).append(path)
+    if files and "train" not in contents.tables:
         raise UnusableSource(
             f"None of the Parquet files is for training: {listed(path.name for path in files)}."
         )
     if not files:
-        listed_in = {split: _metadata_in(folder) for split, folder in found.folders.items()}
-        found.tables = {split: [path] for split, path in listed_in.items() if path}
-        without = [folder for split, folder in found.folders.items() if split not in found.tables]
-        if found.tables and without:
+        listed_in = {split: _metadata_in(folder) for split, folder in contents.folders.items()}
+        contents.tables = {split: [path] for split, path in listed_in.items() if path}
+        without = [folder for split, folder in contents.folders.items() if split not in contents.tables]
+        if contents.tables and without:
             raise UnusableSource(
                 f"{show(str(without[0]))} has no {METADATA[0]} or {METADATA[1]}, unlike other splits."
             )
-    return found
+    return contents
 
 
 def _metadata_in(folder: Path) -> Path | None:

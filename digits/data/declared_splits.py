@@ -33,14 +33,14 @@ def split_named(name: str) -> str | None:
 
 def split_of(path: Path) -> str:
     """Return the split that the name of a file or of its folder contains, by default train."""
-    found = map(split_named, [*re.split(r"[-_.]", path.name), path.parent.name])
-    return next(filter(None, found), "train")
+    splits = map(split_named, [*re.split(r"[-_.]", path.name), path.parent.name])
+    return next(filter(None, splits), "train")
 
 
 def declares_splits(names: Iterable[str]) -> bool:
     """Return whether some of ``names`` stand for the training split and another one."""
-    found = {split_named(name) for name in names} - {None}
-    return "train" in found and len(found) > 1
+    splits = {split_named(name) for name in names} - {None}
+    return "train" in splits and len(splits) > 1
 
 
 def split_folders(root: Path | str) -> dict[str, Path]:
@@ -49,8 +49,8 @@ def split_folders(root: Path | str) -> dict[str, Path]:
     If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. See `inner_root` for folders
     in folders. Empty if ``root`` cannot be read.
     """
-    found = _named(inner_root(root))
-    return {split: found[split] for split in SPLITS if split in found} if declares_splits(found) else {}
+    folders = _named(inner_root(root))
+    return {split: folders[split] for split in SPLITS if split in folders} if declares_splits(folders) else {}
 
 
 def inner_root(root: Path | str) -> Path:
@@ -77,13 +77,13 @@ def describe_splits(paths: Mapping[str, Path]) -> str:
 
 
 def _named(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
+    of_split: dict[str, Path] = {}
     folders = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
     for path in sorted(folders, key=_rank):
         split = split_named(path.name)
         if split:
-            found.setdefault(split, path)
-    return found
+            of_split.setdefault(split, path)
+    return of_split
 
 
 def _rank(path: Path) -> tuple[int, str]:

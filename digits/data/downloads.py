@@ -409,7 +409,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _only_file(folder: Path, suffix: str) -> Path:
-    found = list(folder.glob(f"*{suffix}"))
-    if len(found) != 1:
+    files = list(folder.glob(f"*{suffix}"))
+    if len(files) != 1:
         raise SourceError("it did not arrive")
-    return found[0]
+    return files[0]

@@ -110,12 +110,13 @@ def common_factor(factors: Sequence[tuple[float, float] | None]) -> float | None
     return (low + high) / 2 if low <= high else None
 
 
-def examples(found: Sequence[Frame], what: str = "instead of") -> str:
+def examples(frames: Sequence[Frame], what: str = "instead of") -> str:
     """Return the names and both sizes of the first few images."""
     first = [
-        f"{show(item.file)}: {words(item.size)} {what} {words(item.stated)}" for item in found[:_MAX_EXAMPLES]
+        f"{show(item.file)}: {words(item.size)} {what} {words(item.stated)}"
+        for item in frames[:_MAX_EXAMPLES]
     ]
-    more = len(found) - len(first)
+    more = len(frames) - len(first)
     return ", ".join(first) + (f" and {more:,} more" if more else "")
 
 

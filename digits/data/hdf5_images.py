@@ -92,8 +92,8 @@ class Hdf5Arrays(Located):
             with self._open(name) as file:
                 values = _dataset(file, name, "data")
                 for start in range(0, count, rows):
-                    found = _read(values, slice(start, start + rows), name)
-                    for number, vector in enumerate(found.reshape(len(found), -1).tolist(), first + start):
+                    block = _read(values, slice(start, start + rows), name)
+                    for number, vector in enumerate(block.reshape(len(block), -1).tolist(), first + start):
                         yield f"{number:08d}", vector
 
     def read(self, name: str) -> bytes:
@@ -208,8 +208,8 @@ def _file_names(folder: Path, below: Path | None) -> list[str]:
         if len(set(names)) < len(names):
             raise UnusableSource(f"{LIST_FILE} in {show(str(folder))} lists a file twice.")
     else:
-        found = [item.name for item in folder.iterdir() if item.suffix.lower() in HDF5_ENDINGS]
-        names = sorted(found, key=_number_and_name)
+        file_names = [item.name for item in folder.iterdir() if item.suffix.lower() in HDF5_ENDINGS]
+        names = sorted(file_names, key=_number_and_name)
     if not names:
         raise UnusableSource(f"{show(str(folder))} has no HDF5 files.")
     if len(names) > MAX_FILES:
@@ -274,43 +274,45 @@ def _dataset(file: Any, place: str, name: str) -> Any:
     if not isinstance(link, h5py.HardLink):
         raise UnusableSource(f"“{name}” in {show(place)} is a link, which is not followed.")
     try:
-        found = file[name]
-        if not isinstance(found, h5py.Dataset):
+        dataset = file[name]
+        if not isinstance(dataset, h5py.Dataset):
             raise UnusableSource(f"“{name}” in {show(place)} is a group, not a dataset.")
-        if found.is_virtual or found.external:
+        if dataset.is_virtual or dataset.external:
             raise UnusableSource(f"“{name}” in {show(place)} refers to other files, which are not read.")
-        if found.dtype.kind not in _NUMERIC:
-            raise UnusableSource(f"“{name}” in {show(place)} contains {found.dtype}, not numbers.")
-        _check_storage(found, name, place)
+        if dataset.dtype.kind not in _NUMERIC:
+            raise UnusableSource(f"“{name}” in {show(place)} contains {dataset.dtype}, not numbers.")
+        _check_storage(dataset, name, place)
     except UnusableSource:
         raise
     except Exception as error:  # h5py raises various errors for damaged files
         raise _damaged(place, error) from error
-    return found
+    return dataset
 
 
-def _check_storage(found: Any, name: str, place: str) -> None:
+def _check_storage(dataset: Any, name: str, place: str) -> None:
     """Raise UnusableSource if less data is stored than declared, or if it takes much memory to decompress it."""
-    if found.shape is None:
+    if dataset.shape is None:
         raise UnusableSource(f"“{name}” in {show(place)} has no values.")
-    if found.chunks is None:
-        if found.id.get_storage_size() < found.size * found.dtype.itemsize:
-            raise _incomplete(found, name, place)
+    if dataset.chunks is None:
+        if dataset.id.get_storage_size() < dataset.size * dataset.dtype.itemsize:
+            raise _incomplete(dataset, name, place)
         return
-    chunk_bytes = math.prod(found.chunks) * found.dtype.itemsize
+    chunk_bytes = math.prod(dataset.chunks) * dataset.dtype.itemsize
     if chunk_bytes > MAX_CHUNK_BYTES:
         raise UnusableSource(
             f"“{name}” in {show(place)} is stored in chunks of {chunk_bytes >> 20:,} MiB.",
             f"The limit is {MAX_CHUNK_BYTES >> 20} MiB. Write the file with smaller chunks.",
         )
-    chunks = math.prod(math.ceil(size / part) for size, part in zip(found.shape, found.chunks, strict=True))
-    if found.id.get_num_chunks() < chunks:
-        raise _incomplete(found, name, place)
+    chunks = math.prod(
+        math.ceil(size / part) for size, part in zip(dataset.shape, dataset.chunks, strict=True)
+    )
+    if dataset.id.get_num_chunks() < chunks:
+        raise _incomplete(dataset, name, place)
 
 
-def _incomplete(found: Any, name: str, place: str) -> UnusableSource:
+def _incomplete(dataset: Any, name: str, place: str) -> UnusableSource:
     return UnusableSource(
-        f"“{name}” in {show(place)} declares shape {_sizes(found.shape)} but contains only part of the data."
+        f"“{name}” in {show(place)} declares shape {_sizes(dataset.shape)} but contains only part of the data."
     )
 
 

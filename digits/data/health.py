@@ -109,11 +109,11 @@ class Health(Struct, frozen=True, kw_only=True):
         return next((at for at, finding in enumerate(self.findings) if finding.id == finding_id), None)
 
 
-def save(job_folder: Path, health: Health, found: NDArray[Any], statistics: dict[str, NDArray[Any]]) -> None:
-    """Write the result: the arrays first. ``found`` has `RECORD_DTYPE`, and ``statistics`` an array for each split."""
+def save(job_folder: Path, health: Health, array: NDArray[Any], statistics: dict[str, NDArray[Any]]) -> None:
+    """Write the result: the arrays first. ``array`` has `RECORD_DTYPE`, and ``statistics`` an array for each split."""
     for split, rows in statistics.items():
         write_array(job_folder / health_statistics_file(split), rows)
-    write_array(job_folder / HEALTH_RECORDS_FILE, found)
+    write_array(job_folder / HEALTH_RECORDS_FILE, array)
     write_json(job_folder / HEALTH_FILE, {"schema": 1, **msgspec.to_builtins(health)})
 
 
@@ -155,9 +155,9 @@ def findings_of(job_folder: Path, health: Health, split: str, number: int) -> li
 
 def removable_records(job_folder: Path, health: Health, finding_ids: Sequence[str]) -> list[tuple[str, int]]:
     """Return the split and number of all records to exclude to resolve the findings, sorted; raises UnreadableFile."""
-    found: set[tuple[int, int]] = set()
+    records: set[tuple[int, int]] = set()
     for finding_id in finding_ids:
         rows = load_records(job_folder, health, finding_id)
         rows = rows[rows["removable"]]
-        found.update(zip(rows["split"].tolist(), rows["number"].tolist(), strict=True))
-    return [(SPLITS[split], number) for split, number in sorted(found)]
+        records.update(zip(rows["split"].tolist(), rows["number"].tolist(), strict=True))
+    return [(SPLITS[split], number) for split, number in sorted(records)]

@@ -441,15 +441,15 @@ def _listed(table: _Table, places: NDArray[np.int64]) -> list[tuple[Split, int]]
 
 
 def _record_array(table: _Table, members: list[_Members]) -> NDArray[Any]:
-    found = np.zeros(sum(len(item.places) for item in members), RECORD_DTYPE)
+    array = np.zeros(sum(len(item.places) for item in members), RECORD_DTYPE)
     start = 0
     for position, item in enumerate(members):
-        part = found[start : start + len(item.places)]
+        part = array[start : start + len(item.places)]
         part["finding"] = position
         part["split"], part["number"] = table.split[item.places], table.number[item.places]
         part["set"], part["removable"] = item.sets, item.removable
         start += len(part)
-    return found
+    return array
 
 
 def _histograms(table: _Table, manifest: Manifest, appearance: bool) -> list[Histogram]:

@@ -170,8 +170,8 @@ def prepare(
 
 def convert(image: Image.Image, mode: str, bits: int = FULL_BITS) -> Image.Image:
     """Convert an image of any mode to the mode L or RGB: upright, and on white if it is transparent."""
-    found = opaque(upright(image), bits)
-    return found if found.mode == mode else found.convert(mode)
+    converted = opaque(upright(image), bits)
+    return converted if converted.mode == mode else converted.convert(mode)
 
 
 def resize(pixels: Pixels, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:

@@ -78,12 +78,12 @@ class LeftOut:
         by_remedy: dict[str, list[tuple[str, int]]] = {}
         for ending, count in self.counts.most_common():
             by_remedy.setdefault(_UNREAD[ending], []).append((ending, count))
-        found = []
+        remarks = []
         for remedy, counts in by_remedy.items():
             is_single = sum(count for _, count in counts) == 1
             verb, remedy = ("is", remedy.replace("them", "it")) if is_single else ("are", remedy)
-            found.append(f"{_joined(counts)} {verb} not read: {remedy}.")
-        return found
+            remarks.append(f"{_joined(counts)} {verb} not read: {remedy}.")
+        return remarks
 
 
 def is_image_file(entry: os.DirEntry[str]) -> bool:

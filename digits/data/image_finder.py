@@ -151,16 +151,16 @@ class ImageFinder:
             self._names.get(_UPLOAD_PREFIX.sub("", name, count=1)),
             self._stems.get(name),
         ):
-            found = known or []
+            files = known or []
             if folder is not None:
-                found = [file for file in found if os.path.dirname(file) == folder]
+                files = [file for file in files if os.path.dirname(file) == folder]
             else:
-                ends = [file for file in found if _end_alike(_keys(file.split("/"))[:-1], keys[:-1])]
+                ends = [file for file in files if _end_alike(_keys(file.split("/"))[:-1], keys[:-1])]
                 if any(self._is_beside(parts[: -file.count("/") - 1]) for file in ends):
                     return None
-                found = ends or (found if by_name else [])
-            if found:
-                return _best(found, parts, path)
+                files = ends or (files if by_name else [])
+            if files:
+                return _best(files, parts, path)
         return None
 
     def _is_beside(self, folders: Parts) -> bool:
@@ -202,35 +202,35 @@ def _readings(path: str) -> list[str]:
 
     Absolute paths begin with a slash.
     """
-    found = [path, path.replace("\\", "/")]
+    paths = [path, path.replace("\\", "/")]
     if "?" in path or "%" in path or "://" in path:
         try:
             parts = urlsplit(path)
         except ValueError:
             return []
-        found = found if "://" not in path else []
-        found += [unquote(parts.path), *parse_qs(parts.query).get("d", [])]
+        paths = paths if "://" not in path else []
+        paths += [unquote(parts.path), *parse_qs(parts.query).get("d", [])]
     return list(
-        dict.fromkeys(_DRIVE.sub("/", item, count=1) if _DRIVE.match(item) else item for item in found)
+        dict.fromkeys(_DRIVE.sub("/", item, count=1) if _DRIVE.match(item) else item for item in paths)
     )
 
 
-def _best(found: Parts, wanted: Parts, path: str) -> str:
-    """Return the only item in ``found`` with the most trailing folders of ``wanted``, also in upper and lower case.
+def _best(candidates: Parts, wanted: Parts, path: str) -> str:
+    """Return the only one of ``candidates`` with the most trailing folders of ``wanted``, also in upper and lower case.
 
     Raises ValueError if there are several.
     """
-    if len(found) == 1:
-        return found[0]
+    if len(candidates) == 1:
+        return candidates[0]
     keys = _keys(wanted)
 
     def agreement(file: str) -> tuple[int, int]:
         parts = file.split("/")
         return _agreement(_keys(parts)[:-1], keys[:-1]), _agreement(parts, wanted)
 
-    counts = sorted(((agreement(file), file) for file in found), reverse=True)
+    counts = sorted(((agreement(file), file) for file in candidates), reverse=True)
     if counts[0][0] == counts[1][0]:
-        raise ValueError(f"“{show(path)}” can be several images: {listed(sorted(found))}")
+        raise ValueError(f"“{show(path)}” can be several images: {listed(sorted(candidates))}")
     return counts[0][1]
 
 

@@ -35,15 +35,15 @@ class ImageList:
 
     def remarks(self) -> list[str]:
         """Return warnings about entries that were ignored."""
-        found = self.left_out.remarks()
+        remarks = self.left_out.remarks()
         if self.links:
             links = count_of(self.links, "link")
-            found.append(
+            remarks.append(
                 f"{links} ignored in {show(str(self.root))}: they point to folders or outside, or are broken."
             )
         if self.unreadable:
-            found.append(f"Unreadable folders in {show(str(self.root))}: {listed(self.unreadable)}.")
-        return found
+            remarks.append(f"Unreadable folders in {show(str(self.root))}: {listed(self.unreadable)}.")
+        return remarks
 
 
 def without_images(root: Path, unreadable: list[str], left_out: LeftOut) -> UnusableSource:
@@ -60,7 +60,7 @@ def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]
 
     Hidden entries are ignored. Raises UnusableSource if ``root`` cannot be read.
     """
-    found = ImageList(root)
+    listed = ImageList(root)
     resolved = os.path.realpath(root)
     avoided = os.path.realpath(excluded) if excluded else ""
     pending = [""]
@@ -73,7 +73,7 @@ def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]
                 raise UnusableSource(
                     f"The folder {show(str(root))} cannot be read: {error.strerror}."
                 ) from error
-            found.unreadable.append(folder)
+            listed.unreadable.append(folder)
             continue
         for entry in entries:
             name = f"{folder}/{entry.name}" if folder else entry.name
@@ -81,25 +81,25 @@ def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]
                 if entry.path != avoided:
                     pending.append(name)
             elif entry.is_symlink() and not _leads_to_a_file(resolved, name):
-                found.links += 1
+                listed.links += 1
             elif is_image_file(entry) and _is_file(entry):
-                found.files.append(name)
+                listed.files.append(name)
             else:
-                found.left_out.add(entry.name)
-            yield found
-    found.files.sort(key=os.fsencode)
-    yield found
+                listed.left_out.add(entry.name)
+            yield listed
+    listed.files.sort(key=os.fsencode)
+    yield listed
 
 
 def need_an_image(root: Path, *more: Path) -> None:
     """Raise UnusableSource if no folder contains an image at any depth; reads only the first entries of each."""
     lists = []
     for folder in (root, *more):
-        found = ImageList(folder)
-        for number, found in enumerate(walk_images(folder)):
-            if found.files or number == MAX_ENTRIES_PROBED:
+        listed = ImageList(folder)
+        for number, listed in enumerate(walk_images(folder)):
+            if listed.files or number == MAX_ENTRIES_PROBED:
                 return
-        lists.append(found)
+        lists.append(listed)
     lists[0].need_images()
 
 
@@ -107,12 +107,12 @@ def list_images(
     root: Path, progress: Callable[[int], None] = lambda files: None, excluded: Path | None = None
 ) -> ImageList:
     """Return the images below ``root``; ``progress`` receives their number at intervals. See `walk_images`."""
-    found, reported = ImageList(root), 0
-    for found in walk_images(root, excluded):
-        if len(found.files) >= reported + PROGRESS_EVERY_FILES:
-            reported = len(found.files)
+    listed, reported = ImageList(root), 0
+    for listed in walk_images(root, excluded):
+        if len(listed.files) >= reported + PROGRESS_EVERY_FILES:
+            reported = len(listed.files)
             progress(reported)
-    return found
+    return listed
 
 
 def visible_entries(path: str) -> list[os.DirEntry[str]]:

@@ -67,7 +67,7 @@ def describe(records: Iterable[Record], count: int, target: Target) -> tuple[NDA
 
     Raises DamagedRecords.
     """
-    found = np.zeros(count, STATISTICS_DTYPE)
+    statistics = np.zeros(count, STATISTICS_DTYPE)
     histograms = np.zeros((count, 256), np.float64)
     small = np.zeros((count, _SIDE, _SIDE), np.float32)
     for place, record in enumerate(records):
@@ -75,17 +75,17 @@ def describe(records: Iterable[Record], count: int, target: Target) -> tuple[NDA
         gray = as_image(side_by_side(pixels) if pixels.shape[2] not in (1, 3) else pixels).convert("L")
         histograms[place] = gray.histogram()
         small[place] = np.asarray(gray.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
-        row = found[place]
+        row = statistics[place]
         row["pixels_hash"] = _hash(
             record.as_array().tobytes() if record.format == "float32" else pixels.tobytes()
         )
         row["target_hash"] = _hash(_target_bytes(record, target))
         row["width"], row["height"] = record.source_size
         row["mode"] = _MODE_INDEXES.get(record.source_mode, len(MODES) - 1)
-    _add_histograms(found, histograms)
+    _add_histograms(statistics, histograms)
     frequencies = low_frequencies(small)
-    found["perceptual_hash"] = perceptual_hashes(frequencies)
-    return found, shapes(frequencies)
+    statistics["perceptual_hash"] = perceptual_hashes(frequencies)
+    return statistics, shapes(frequencies)
 
 
 def low_frequencies(images: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -109,15 +109,15 @@ def perceptual_hashes(frequencies: NDArray[np.float32]) -> NDArray[np.uint64]:
     return bits.view(">u8")[:, 0].astype(np.uint64)
 
 
-def _add_histograms(found: NDArray[Any], histograms: NDArray[np.float64]) -> None:
+def _add_histograms(statistics: NDArray[Any], histograms: NDArray[np.float64]) -> None:
     values = np.arange(256, dtype=np.float64)
     shares = histograms / histograms.sum(axis=1, keepdims=True)
     mean = shares @ values
-    found["brightness"] = mean
-    found["contrast"] = np.sqrt(np.maximum(shares @ values**2 - mean**2, 0))
+    statistics["brightness"] = mean
+    statistics["contrast"] = np.sqrt(np.maximum(shares @ values**2 - mean**2, 0))
     cumulative = np.cumsum(shares, axis=1)
-    found["low"] = (cumulative > 0.01).argmax(axis=1)
-    found["high"] = (cumulative >= 0.99).argmax(axis=1)
+    statistics["low"] = (cumulative > 0.01).argmax(axis=1)
+    statistics["high"] = (cumulative >= 0.99).argmax(axis=1)
 
 
 def _hash(data: bytes) -> int:

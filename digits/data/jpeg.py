@@ -54,20 +54,20 @@ def read_header(data: bytes) -> Header | None:
     """
     if not data.startswith(b"\xff\xd8"):
         return None
-    found: Header | None = None
+    header: Header | None = None
     position = 2
     while position + 4 <= len(data) and data[position] == 0xFF:
         marker, start = data[position + 1], position + 4
         if marker == _START_OF_SCAN:
-            return found
+            return header
         length = int.from_bytes(data[position + 2 : start], "big")
         if marker in _FRAMES:
-            if found or start + _FRAME.size > len(data):
+            if header or start + _FRAME.size > len(data):
                 return None
             bits, height, width, channels = _FRAME.unpack_from(data, start)
             if bits != 8 or channels not in _MODES or not width or not height:
                 return None
-            found = Header(width, height, _MODES[channels])
+            header = Header(width, height, _MODES[channels])
         elif marker not in _TABLES and not (
             marker in _HARMLESS and data.startswith(_HARMLESS[marker], start)
         ):

@@ -37,10 +37,10 @@ class LabelCheck(Struct, frozen=True, kw_only=True):
     finding: Finding
 
 
-def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
-    """Return the finding of the records ``found``, an array of `LABEL_ERROR_DTYPE`, among all ``images``."""
-    listed = [(SPLITS[row["split"]], int(row["number"])) for row in found[:MAX_LISTED]]
-    counts = np.bincount(found["split"], minlength=len(SPLITS)).tolist()
+def describe(suspects: NDArray[Any], images: int, model_name: str) -> Finding:
+    """Return the finding of the records ``suspects``, an array of `LABEL_ERROR_DTYPE`, among all ``images``."""
+    listed = [(SPLITS[row["split"]], int(row["number"])) for row in suspects[:MAX_LISTED]]
+    counts = np.bincount(suspects["split"], minlength=len(SPLITS)).tolist()
     return Finding(
         id=FINDING,
         title="Likely wrong labels",
@@ -48,18 +48,18 @@ def describe(found: NDArray[Any], images: int, model_name: str) -> Finding:
         "labels of the training split and finds few errors there; it has not seen the other splits. "
         "Review each image: the model may be wrong.",
         severity="warning",
-        count=len(found),
-        fraction=len(found) / images if images else 0.0,
+        count=len(suspects),
+        fraction=len(suspects) / images if images else 0.0,
         splits={name: count for name, count in zip(SPLITS, counts, strict=True) if count},
         records=listed,
         removable=listed,
-        removable_count=len(found),
+        removable_count=len(suspects),
     )
 
 
-def save(job_folder: Path, check: LabelCheck, found: NDArray[Any]) -> None:
-    """Write the result, the array ``found`` of `LABEL_ERROR_DTYPE` first."""
-    write_array(job_folder / LABEL_ERRORS_FILE, found)
+def save(job_folder: Path, check: LabelCheck, suspects: NDArray[Any]) -> None:
+    """Write the result, the array ``suspects`` of `LABEL_ERROR_DTYPE` first."""
+    write_array(job_folder / LABEL_ERRORS_FILE, suspects)
     write_json(job_folder / LABEL_CHECK_FILE, {"schema": 1, **msgspec.to_builtins(check)})
 
 

@@ -51,13 +51,13 @@ def find(
         suggested[start : start + len(part)] = confident.argmax(axis=1)
         best[start : start + len(part)] = confident.max(axis=1)
     places = np.flatnonzero(known & (best > own))
-    found = np.zeros(len(places), LABEL_ERROR_DTYPE)
-    found["split"], found["number"] = split, places
-    found["given"], found["suggested"] = given[places], suggested[places]
-    found["given_confidence"], found["confidence"] = own[places], best[places]
-    return sort(found)
+    errors = np.zeros(len(places), LABEL_ERROR_DTYPE)
+    errors["split"], errors["number"] = split, places
+    errors["given"], errors["suggested"] = given[places], suggested[places]
+    errors["given_confidence"], errors["confidence"] = own[places], best[places]
+    return sort(errors)
 
 
-def sort(found: NDArray[Any]) -> NDArray[Any]:
+def sort(errors: NDArray[Any]) -> NDArray[Any]:
     """Sort records of `LABEL_ERROR_DTYPE`: most likely errors first."""
-    return found[np.argsort(found["given_confidence"] - found["confidence"], kind="stable")]
+    return errors[np.argsort(errors["given_confidence"] - errors["confidence"], kind="stable")]

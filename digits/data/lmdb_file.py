@@ -107,7 +107,7 @@ class LmdbFile:
         if self._root == _NO_PAGE:
             return
         last_key = b""
-        found = 0
+        count = 0
         # Damaged pages can form cycles.
         pages_left = self._state[1] // self._page_bytes
         waiting = [(self._root, 1)]
@@ -122,13 +122,13 @@ class LmdbFile:
                 continue
             for place in page.places:
                 size, flags, key, start = page.node(place)
-                found += 1
-                if (found > 1 and key <= last_key) or found > self.count:
+                count += 1
+                if (count > 1 and key <= last_key) or count > self.count:
                     raise UnusableDatabase("its records are damaged")
                 last_key = key
                 yield key, self._value(page, size, flags, start)
-        if found < self.count:
-            raise UnusableDatabase(f"only {found:,} of its {self.count:,} records are present")
+        if count < self.count:
+            raise UnusableDatabase(f"only {count:,} of its {self.count:,} records are present")
 
     def get(self, key: bytes) -> bytes:
         """Return the value of ``key``; raises KeyError if there is none."""
@@ -143,8 +143,8 @@ class LmdbFile:
                 continue
             if place < 0:
                 break
-            size, flags, found, start = page.node(page.places[place])
-            if found != key:
+            size, flags, key_at, start = page.node(page.places[place])
+            if key_at != key:
                 break
             return self._value(page, size, flags, start)
         raise KeyError(key)
@@ -185,10 +185,10 @@ class LmdbFile:
             raise UnusableDatabase("its keys are not sorted as in databases from Caffe and DIGITS")
 
     def _page(self, number: int) -> _Page:
-        found = self._pages.get(number)
-        if found is not None:
+        cached = self._pages.get(number)
+        if cached is not None:
             self._pages.move_to_end(number)
-            return found
+            return cached
         page = _Page(number, self._read(number * self._page_bytes, self._page_bytes))
         self._pages[number] = page
         if len(self._pages) > PAGES_IN_MEMORY:

@@ -15,4 +15,4 @@ def standard_json(data: bytes) -> bytes:
     Raises UnicodeDecodeError.
     """
     text = data.decode(json.detect_encoding(data)).encode()
-    return _TOKENS.sub(lambda found: found[0] if found[0].startswith(b'"') else b"null", text)
+    return _TOKENS.sub(lambda token: token[0] if token[0].startswith(b'"') else b"null", text)

@@ -66,10 +66,10 @@ class MaskFits:
     notes: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, found: Sequence[Frame]) -> Self:
+    def of(cls, known: Sequence[Frame]) -> Self:
         """Compare masks with their images."""
         fits = cls()
-        frames = Frames.of(found, tolerance=0)
+        frames = Frames.of(known, tolerance=0)
         if frames.turned:
             also = frames.also_turned
             fits.turns = bool(also) or not frames.upright
@@ -88,7 +88,7 @@ class MaskFits:
                 f"upright image ({listed(item.file for item in frames.unclear)})."
             )
         # Few masks of another size are those of other images.
-        if 2 * len(frames.scaled) > len(found):
+        if 2 * len(frames.scaled) > len(known):
             factor = common_factor([item.factor(item.is_turned(fits.turns)) for item in frames.scaled])
             if factor is not None:
                 fits.scales = True

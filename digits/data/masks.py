@@ -139,11 +139,11 @@ class IndexCode:
     @property
     def colors(self) -> list[Color]:
         """The colors of the classes in the palette; empty without a palette, or if two classes share a color."""
-        found = [
+        colors = [
             (self.palette[place], self.palette[place + 1], self.palette[place + 2])
             for place in range(0, min(len(self.palette), 3 * self.classes), 3)
         ]
-        return found if len(found) == len(set(found)) == self.classes > 1 else []
+        return colors if len(colors) == len(set(colors)) == self.classes > 1 else []
 
     def survey(self, image: Image.Image) -> MaskSurvey:
         """Count the pixels of each value, or of each color; raises UnusableImage."""
@@ -227,12 +227,12 @@ def colors_of(survey: MaskSurvey) -> Mapping[int, int]:
     """Return the number of pixels of each packed color, also for gray images and those with a palette."""
     if survey.colors:
         return survey.colors
-    found: dict[int, int] = {}
+    colors: dict[int, int] = {}
     for value, count in zip(survey.values, survey.counts, strict=True):
         gray = WHITE * value if survey.is_bits else value
         color = tuple(survey.palette[3 * value : 3 * value + 3]) or (gray, gray, gray)
-        found[pack(color)] = found.get(pack(color), 0) + count
-    return found
+        colors[pack(color)] = colors.get(pack(color), 0) + count
+    return colors
 
 
 def pack(color: Sequence[int]) -> int:
@@ -324,9 +324,9 @@ def _count_solid(pixels: Pixels) -> dict[int, int]:
 
 def _count_colors(pixels: Pixels) -> tuple[dict[int, int], bool]:
     """Return the numbers of pixels by packed color, and whether these are only a part."""
-    found = Image.fromarray(np.ascontiguousarray(pixels)).getcolors(MAX_COUNTED_COLORS)
-    if found is not None:
-        return {pack(color): count for count, color in found}, False  # type: ignore[arg-type]
+    counted = Image.fromarray(np.ascontiguousarray(pixels)).getcolors(MAX_COUNTED_COLORS)
+    if counted is not None:
+        return {pack(color): count for count, color in counted}, False  # type: ignore[arg-type]
     sample = pixels[::4, ::4].astype(np.int32)
     packed = sample[..., 0] << 16 | sample[..., 1] << 8 | sample[..., 2]
     colors, counts = np.unique(packed, return_counts=True)

@@ -129,10 +129,10 @@ def epoch_of(snapshot: str) -> float:
 
 def _check_exists(folder: Path, name: str) -> None:
     try:
-        found = exists(folder / name, below=folder)
+        is_there = exists(folder / name, below=folder)
     except UnreadableFile as error:
         raise ArchiveProblem(f"The archive cannot be imported: {error}.") from error
-    if not found:
+    if not is_there:
         raise ArchiveProblem(
             f"{INFO_FILE} refers to {name}, but the archive contains no such file.",
             "Download the model again.",

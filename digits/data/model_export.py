@@ -140,31 +140,31 @@ def find(model_folder: Path, snapshot: str, format_: ExportFormat) -> ModelExpor
     """Return the export of ``snapshot``; None if there is none, or the snapshot has been replaced since."""
     path = folder_of(model_folder, snapshot, format_) / FILE_NAME
     try:
-        found = read_json(path, ModelExport, below=model_folder)
-        is_current = found.weights_hash == weights_hash(model_folder, snapshot)
+        export = read_json(path, ModelExport, below=model_folder)
+        is_current = export.weights_hash == weights_hash(model_folder, snapshot)
     except UnreadableFile:
         return None
-    return found if is_current else None
+    return export if is_current else None
 
 
 def refusals(model_folder: Path) -> dict[str, Refusal]:
     """Return the formats that exports of the model have refused because of its network."""
     try:
-        found = read_json(model_folder / REFUSALS_FILE, _Refusals, below=model_folder)
+        saved = read_json(model_folder / REFUSALS_FILE, _Refusals, below=model_folder)
     except UnreadableFile:
         return {}
-    return found.formats if found.version == digits.__version__ else {}
+    return saved.formats if saved.version == digits.__version__ else {}
 
 
 def refuse(model_folder: Path, format_: ExportFormat, refusal: Refusal) -> None:
     """Record that the network of a model cannot be exported in a format."""
-    found = _Refusals(version=digits.__version__, formats={**refusals(model_folder), format_: refusal})
-    write_json(model_folder / REFUSALS_FILE, msgspec.to_builtins(found))
+    record = _Refusals(version=digits.__version__, formats={**refusals(model_folder), format_: refusal})
+    write_json(model_folder / REFUSALS_FILE, msgspec.to_builtins(record))
 
 
 def find_all(model_folder: Path, snapshots: Iterator[str]) -> list[ModelExport]:
     """Return the exports of ``snapshots``, in their order and that of `FORMATS`."""
     if not (model_folder / FOLDER).is_dir():
         return []
-    found = (find(model_folder, snapshot, format_) for snapshot in snapshots for format_ in FORMATS)
-    return [item for item in found if item is not None]
+    exports = (find(model_folder, snapshot, format_) for snapshot in snapshots for format_ in FORMATS)
+    return [item for item in exports if item is not None]

@@ -213,5 +213,5 @@ def _usable(names: list[str]) -> list[str]:
 
 
 def _object(path: Path, below: Path) -> dict[str, Any]:
-    found: dict[str, Any] = read_json(path, dict[str, Any], below=below)
-    return found
+    content: dict[str, Any] = read_json(path, dict[str, Any], below=below)
+    return content

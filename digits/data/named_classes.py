@@ -23,8 +23,8 @@ def class_in_name(file: str) -> str:
     if numbers := _NUMBERS.search(stem):
         name = stem[: numbers.start()]
         return name if _LETTER.search(name) else ""
-    found = _WORD_AND_NUMBER.fullmatch(stem)
-    return found[1] if found else ""
+    match = _WORD_AND_NUMBER.fullmatch(stem)
+    return match[1] if match else ""
 
 
 def named_classes(files: Iterable[str]) -> list[str]:

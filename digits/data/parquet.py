@@ -146,13 +146,13 @@ def find_objects(path: Path, boxes: str, names: Sequence[str], known: Columns | 
     images = [name for name in schema.names if _is_image(schema.field(name).type)]
     objects = [name for name in schema.names if boxes in _fields_of(schema.field(name).type)]
     place, columns = show(path.name), f"Its columns are {listed(schema.names)}."
-    for found, column, what in (
+    for candidates, column, what in (
         (images, known and known.image, "images"),
         (objects, known and known.label, f"objects, which have the field “{boxes}”"),
     ):
-        if column and column not in found:
+        if column and column not in candidates:
             raise UnusableSource(f"{place} has no column “{show(column)}” of {what}.", columns)
-        if not found:
+        if not candidates:
             raise UnusableSource(f"{place} has no column of {what}.", columns)
     label = known.label if known else objects[0]
     key = next((name for name in names if name in _fields_of(schema.field(label).type)), "")
@@ -404,10 +404,10 @@ def _is_image(kind: Any) -> bool:
 
 def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
-        found = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
     except (ValueError, KeyError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return features if isinstance(features, dict) else {}
 
 
 def _type_of(feature: Any) -> str:

@@ -130,15 +130,15 @@ def _places(table: TableFile, rows: list[Cells]) -> list[int]:
 
 def _differences(images: PixelImages, rows: list[Cells]) -> float:
     """Return the sum of the differences between neighboring pixels; raises UnusableSource if no row is usable."""
-    found, reason = [], ""
+    differences, reason = [], ""
     for cells in rows:
         try:
-            found.append(images.pixels(cells).astype(np.float64))
+            differences.append(images.pixels(cells).astype(np.float64))
         except UnusableImage as error:
             reason = error.reason
-    if not found:
+    if not differences:
         raise UnusableSource(f"{show(images.root.name)}: {reason}.")
-    return float(sum(np.abs(np.diff(each, axis=axis)).sum() for each in found for axis in (0, 1)))
+    return float(sum(np.abs(np.diff(each, axis=axis)).sum() for each in differences for axis in (0, 1)))
 
 
 def _is_square(count: int) -> bool:

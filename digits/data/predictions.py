@@ -178,7 +178,7 @@ def parse_list(
     ignored, as are those after the first `MAX_LINES`. An index out of range is reported as a problem, and the image is
     kept without it.
     """
-    found: list[tuple[str, int | None]] = []
+    entries: list[tuple[str, int | None]] = []
     problems: list[Problem] = []
     numbered = (
         (number, line.removeprefix("\ufeff" if number == 1 else "").strip())
@@ -196,8 +196,8 @@ def parse_list(
                 problems.append(Problem(number, f"The class {last} is not between 0 and {class_count - 1}."))
             elif class_count:
                 truth = int(last)
-        found.append((line, truth))
-    return found, problems
+        entries.append((line, truth))
+    return entries, problems
 
 
 def _lines(path: Path, type_: type[Any], below: Path) -> Iterator[Any]:

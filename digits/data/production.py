@@ -46,10 +46,10 @@ class ProductionModels:
     def all(self) -> dict[str, Production]:
         """Return the production models by name, in alphabetical order. Raises UnreadableFile if the file is damaged."""
         try:
-            found = os.stat(self._path, follow_symlinks=False)
+            stat = os.stat(self._path, follow_symlinks=False)
         except FileNotFoundError:
             return {}
-        version = found.st_mtime_ns, found.st_size
+        version = stat.st_mtime_ns, stat.st_size
         if self._read is None or self._read[0] != version:
             self._read = version, dict(sorted(read_json(self._path, _File).models.items()))
         return self._read[1]
@@ -65,7 +65,7 @@ class ProductionModels:
     def of(self, model: str) -> dict[str, Production]:
         """Return the entries of a model by production name; empty if the file is damaged."""
         try:
-            return {name: found for name, found in self.all().items() if found.model == model}
+            return {name: entry for name, entry in self.all().items() if entry.model == model}
         except UnreadableFile:
             return {}
 
@@ -75,7 +75,7 @@ class ProductionModels:
 
     def snapshots_of(self, model: str) -> set[str]:
         """Return the names of the snapshots of a model that are in production; raises UnreadableFile."""
-        return {found.snapshot for found in self.all().values() if found.model == model}
+        return {entry.snapshot for entry in self.all().values() if entry.model == model}
 
     def promote(self, name: str, model: Production) -> None:
         """Serve ``name`` with ``model``, replacing any previous model.

@@ -31,7 +31,7 @@ def pack_classes(classes: Sequence[NDArray[np.int64]]) -> bytes:
     """Return the contents of the file for records with these ``classes``, int [classes] each, in ascending order."""
     rows = np.zeros(sum(map(len, classes)), CLASS_DTYPE)
     if len(rows):
-        rows["record"] = np.repeat(np.arange(len(classes)), [len(found) for found in classes])
+        rows["record"] = np.repeat(np.arange(len(classes)), [len(names) for names in classes])
         rows["class"] = np.concatenate(classes)
     return rows.tobytes()
 

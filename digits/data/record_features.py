@@ -209,15 +209,15 @@ class ImageFeature:
 
 def stored_shape(features: ExampleFeatures) -> tuple[int, int, int] | None:
     """Return the height, width and channels in features such as ``image/height``, if there are any."""
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for side, words in _SIDES.items():
         for name in sorted(features):
             kind, values = values_of(features, name)
             if kind == INTEGERS and len(values) == 1 and last_word(name) in words and values[0] > 0:
-                found.setdefault(side, int(values[0]))
-    if "height" not in found or "width" not in found:
+                sizes.setdefault(side, int(values[0]))
+    if "height" not in sizes or "width" not in sizes:
         return None
-    return found["height"], found["width"], found.get("channels", 1)
+    return sizes["height"], sizes["width"], sizes.get("channels", 1)
 
 
 def square(count: int) -> tuple[int, int, int] | None:
@@ -257,10 +257,10 @@ class NumberFeature:
             raise ValueError(
                 f"“{name}” has {len(values):,} numbers, but {math.prod(self.shape):,} in the first record"
             )
-        found = np.array(values, self.dtype).reshape(self.shape)
-        if not np.isfinite(found).all():
+        array = np.array(values, self.dtype).reshape(self.shape)
+        if not np.isfinite(array).all():
             raise ValueError(f"“{name}” contains NaN or infinity")
-        return found
+        return array
 
 
 @dataclass
@@ -276,11 +276,11 @@ class ValueRange:
         kind, values = values_of(features, name)
         if kind == BYTES or not len(values):
             return
-        found = np.array(values, np.float64)
-        if not np.isfinite(found).all():
+        array = np.array(values, np.float64)
+        if not np.isfinite(array).all():
             raise ValueError(f"“{show(name)}” contains NaN or infinity")
         self.is_float |= kind == FLOATS
-        self.low, self.high = min(self.low, float(found.min())), max(self.high, float(found.max()))
+        self.low, self.high = min(self.low, float(array.min())), max(self.high, float(array.max()))
 
     def scale(self, image: ImageFeature) -> ImageFeature:
         """Return ``image`` with the usual range that contains all numbers, or else exactly their range."""
@@ -398,8 +398,8 @@ def is_no_label(name: str) -> bool:
 
 
 def _named(features: ExampleFeatures, test: Callable[[str, Sequence[Any]], bool], length: int) -> list[str]:
-    found = ((name, *values_of(features, name)) for name in sorted(features))
-    return [name for name, kind, values in found if len(values) == length and test(kind, values)]
+    named = ((name, *values_of(features, name)) for name in sorted(features))
+    return [name for name, kind, values in named if len(values) == length and test(kind, values)]
 
 
 def _is_short_text(kind: str, values: Iterable[Any]) -> bool:

@@ -58,15 +58,15 @@ class RecordFiles:
 def find_files(path: str, others: dict[str, str] | None = None) -> RecordFiles:
     """Return the files at ``path``, and those at the paths of ``others`` for further splits; raises UnusableSource."""
     place = Path(path)
-    found = _in_folder(place) if place.is_dir() else RecordFiles(place.parent, {"train": paths_at(path)})
+    contents = _in_folder(place) if place.is_dir() else RecordFiles(place.parent, {"train": paths_at(path)})
     for split, other in (others or {}).items():
         if other:
-            found.splits[split] = paths_at(other)
+            contents.splits[split] = paths_at(other)
     if others and any(others.values()):
-        every = [str(path.parent) for paths in found.splits.values() for path in paths]
-        found.root = Path(os.path.commonpath(every))
-    found.splits = {name: found.splits[name] for name in SPLITS if name in found.splits}
-    return found
+        every = [str(path.parent) for paths in contents.splits.values() for path in paths]
+        contents.root = Path(os.path.commonpath(every))
+    contents.splits = {name: contents.splits[name] for name in SPLITS if name in contents.splits}
+    return contents
 
 
 def paths_at(path: str) -> list[Path]:
@@ -86,19 +86,19 @@ def _in_folder(folder: Path) -> RecordFiles:
     if not files:
         named = [item for item in folders_in(folder) if split_named(item.name)]
         files = [path for item in named for path in _records_in(item)]
-    found = RecordFiles(folder)
+    contents = RecordFiles(folder)
     for path in _need(files, folder):
-        found.splits.setdefault(split_of(path), []).append(path)
-    if "train" not in found.splits:
-        if len(found.splits) > 1:
+        contents.splits.setdefault(split_of(path), []).append(path)
+    if "train" not in contents.splits:
+        if len(contents.splits) > 1:
             raise UnusableSource(
                 f"{show(str(folder))} contains no training files: {listed(path.name for path in files)}.",
                 "Rename the training files so that their names start with “train”.",
             )
-        found.splits = {"train": files}
-    for paths in found.splits.values():
+        contents.splits = {"train": files}
+    for paths in contents.splits.values():
         check_shards(paths)
-    return found
+    return contents
 
 
 def _need(files: list[Path], folder: Path) -> list[Path]:
@@ -129,7 +129,7 @@ def _read_tfds(folder: Path) -> RecordFiles:
             f"The dataset {show(name)} is stored as {show(form)}, not as TFRecord files.",
             'Prepare it with download_and_prepare(file_format="tfrecord").',
         )
-    found = RecordFiles(
+    contents = RecordFiles(
         folder, title=f"TensorFlow Datasets, {show(name)} {show(str(info.get('version', '')))}".strip()
     )
     splits = info.get("splits")
@@ -137,17 +137,17 @@ def _read_tfds(folder: Path) -> RecordFiles:
         split = str(item.get("name", "")) if isinstance(item, dict) else ""
         shards = item.get("shardLengths") if split else None
         target = split_named(split)
-        if target is None or target in found.splits or not isinstance(shards, list):
-            found.ignored.append(split)
+        if target is None or target in contents.splits or not isinstance(shards, list):
+            contents.ignored.append(split)
             continue
-        found.splits[target] = _tfds_shards(
+        contents.splits[target] = _tfds_shards(
             folder, name, split, str(item.get("filepathTemplate", "")), len(shards)
         )
-    if "train" not in found.splits:
-        raise UnusableSource(f"The dataset {show(name)} has no training split: {listed(found.ignored)}.")
+    if "train" not in contents.splits:
+        raise UnusableSource(f"The dataset {show(name)} has no training split: {listed(contents.ignored)}.")
     features = _json(folder / FEATURES_FILE) if (folder / FEATURES_FILE).is_file() else {}
-    _read_tfds_features(folder, features, found)
-    return found
+    _read_tfds_features(folder, features, contents)
+    return contents
 
 
 def _tfds_shards(folder: Path, name: str, split: str, template: str, count: int) -> list[Path]:
@@ -166,19 +166,19 @@ def _tfds_shards(folder: Path, name: str, split: str, template: str, count: int)
     return paths
 
 
-def _read_tfds_features(folder: Path, features: dict[str, Any], found: RecordFiles) -> None:
+def _read_tfds_features(folder: Path, features: dict[str, Any], contents: RecordFiles) -> None:
     """Set the image, the label and the class names from the feature descriptions."""
     parts = features.get("featuresDict")
     parts = parts.get("features") if isinstance(parts, dict) else None
     for name, part in parts.items() if isinstance(parts, dict) else ():
         kind = str(part.get("pythonClassName", "")) if isinstance(part, dict) else ""
-        if not found.image and kind.endswith(".Image"):
-            found.image = name
-            found.shape = _tfds_shape(part)
-        if not found.label and kind.endswith(".ClassLabel"):
-            found.label = name
+        if not contents.image and kind.endswith(".Image"):
+            contents.image = name
+            contents.shape = _tfds_shape(part)
+        if not contents.label and kind.endswith(".ClassLabel"):
+            contents.label = name
             names = folder / f"{name}.labels.txt"
-            found.classes = _text(names).splitlines() if names.is_file() else []
+            contents.classes = _text(names).splitlines() if names.is_file() else []
 
 
 def _tfds_shape(part: dict[str, Any]) -> tuple[int, ...]:

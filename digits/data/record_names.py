@@ -37,7 +37,7 @@ def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.i
     UnreadableFile if a file is missing or damaged.
     """
     needle = text.encode("utf-8", "replace").lower()
-    found, start = [np.zeros(0, np.int64)], 0
+    parts, start = [np.zeros(0, np.int64)], 0
     for shard in split.shards:
         data = np.frombuffer(
             read_bytes(names_path(job_folder / shard), MAX_NAMES_BYTES, below=job_folder), np.uint8
@@ -47,11 +47,11 @@ def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.i
             raise UnreadableFile(f"{names_path(Path(shard))} is truncated")
         matches = np.searchsorted(ends, _occurrences(data, needle))
         # Several occurrences in a name are one match.
-        found.append(matches[np.diff(matches, prepend=-1) > 0] + start)
+        parts.append(matches[np.diff(matches, prepend=-1) > 0] + start)
         start += len(ends)
     if start != split.count:
         raise UnreadableFile(f"the shards have {start} names, but the manifest {split.count} records")
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _occurrences(data: NDArray[np.uint8], needle: bytes) -> NDArray[np.int64]:

@@ -202,19 +202,19 @@ class Matches:
 
     def __init__(self, numbers: dict[str, Sequence[int] | NDArray[Any]]) -> None:
         self._numbers = numbers
-        self.counts = {split: len(found) for split, found in numbers.items()}
+        self.counts = {split: len(records) for split, records in numbers.items()}
 
     def __len__(self) -> int:
         return sum(self.counts.values())
 
     def places(self, split: str, start: int, stop: int) -> list[Place]:
         """Return records ``start`` to ``stop`` of the matches in ``split``, or in `ALL`."""
-        found: list[Place] = []
+        places: list[Place] = []
         for name, numbers in self._numbers.items():
             if split in (ALL, name):
-                found += [self._place(name, at) for at in range(max(0, start), min(stop, len(numbers)))]
+                places += [self._place(name, at) for at in range(max(0, start), min(stop, len(numbers)))]
                 start, stop = start - len(numbers), stop - len(numbers)
-        return found
+        return places
 
     def _place(self, split: str, at: int) -> Place:
         return Place(split, int(self._numbers[split][at]))

@@ -150,8 +150,8 @@ class Record:
         """Return the pixels, uint8 [height, width, channels]; an array is scaled. Raises DamagedRecords."""
         from digits.data import images  # see as_browser_image
 
-        found = self.as_array()
-        return images.scale_to_pixels(found) if self.format == "float32" else found
+        array = self.as_array()
+        return images.scale_to_pixels(array) if self.format == "float32" else array
 
     def as_array(self) -> NDArray[Any]:
         """Decode the pixels, uint8 [height, width, channels], or the array, float32; raises DamagedRecords."""
@@ -286,15 +286,15 @@ def _varint(value: int) -> bytes:
 
 def _serialize_by_protobuf(features: Mapping[str, Sequence[Any]]) -> bytes:
     example = Example()
-    found = example.features.feature
+    entries = example.features.feature
     for name, values in features.items():
         first = next(iter(values), 0)
         if isinstance(first, bytes):
-            found[name].bytes_list.value.extend(values)
+            entries[name].bytes_list.value.extend(values)
         elif isinstance(first, (int, np.integer)):
-            found[name].int64_list.value.extend(values)
+            entries[name].int64_list.value.extend(values)
         else:
-            found[name].float_list.value.extend(values)
+            entries[name].float_list.value.extend(values)
     return bytes(example.SerializeToString(deterministic=True))
 
 
@@ -308,10 +308,10 @@ def decode_example(payload: bytes) -> Record:
 
 def record_of(features: Mapping[str, Feature]) -> Record:
     """Return the record with the ``features`` of an Example; raises DamagedRecords if some are missing."""
-    found = {name: _values(feature) for name, feature in features.items()}
+    contents = {name: _values(feature) for name, feature in features.items()}
 
     def only(name: str, type_: type[_Value]) -> _Value:
-        values = found.get(name, [])
+        values = contents.get(name, [])
         if len(values) != 1 or not isinstance(values[0], type_):
             raise DamagedRecords(f"a record lacks the feature {name!r}")
         return values[0]
@@ -323,15 +323,15 @@ def record_of(features: Mapping[str, Feature]) -> Record:
         width=only("image/width", int),
         channels=only("image/channels", int),
         source=only("image/filename", bytes),
-        source_size=(_first(found, "image/source/width", 0), _first(found, "image/source/height", 0)),
-        source_mode=_first(found, "image/source/mode", b"").decode("ascii", "replace"),
-        features={name: found[name] for name in sorted(found) if name not in _IMAGE_FEATURES},
+        source_size=(_first(contents, "image/source/width", 0), _first(contents, "image/source/height", 0)),
+        source_mode=_first(contents, "image/source/mode", b"").decode("ascii", "replace"),
+        features={name: contents[name] for name in sorted(contents) if name not in _IMAGE_FEATURES},
     )
 
 
-def _first(found: Mapping[str, list[Any]], name: str, default: _Value) -> _Value:
+def _first(features: Mapping[str, list[Any]], name: str, default: _Value) -> _Value:
     """Return the only value of an optional feature."""
-    values = found.get(name, [])
+    values = features.get(name, [])
     return values[0] if len(values) == 1 and isinstance(values[0], type(default)) else default
 
 
@@ -483,8 +483,8 @@ class SplitReader:
         path = self.index.shards[shard]
         # Processes that were forked share the positions of open files.
         with open_shard(path, self._job_folder) as file:
-            found = hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
-        if found != self._hashes[shard]:
+            digest = hashlib.file_digest(cast(io.BufferedReader, file), "sha256").hexdigest()
+        if digest != self._hashes[shard]:
             raise DamagedRecords(f"{path.name} does not match its SHA-256 hash in {MANIFEST_FILE}")
 
     def close(self) -> None:

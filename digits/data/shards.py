@@ -38,20 +38,20 @@ def files_at(path: str | Path) -> list[Path]:
     if is_pattern(str(path)) and not place.is_file():
         # Translating many brackets takes quadratic time.
         is_long = len(place.name) > MAX_PATTERN_CHARACTERS
-        found = (
+        files = (
             []
             if is_long
             else [item for item in files_in(place.parent) if fnmatch.fnmatchcase(item.name, place.name)]
         )
-        if not found:
+        if not files:
             raise UnusableSource(f"No file matches {show(str(path))}.")
-        check_shards(found)
-        return found
+        check_shards(files)
+        return files
     if not is_shard(place):
         return [place]
-    found = [item for item in files_in(place.parent) if _set_of(item.name) == _set_of(place.name)]
-    check_shards(found or [place])
-    return found or [place]
+    files = [item for item in files_in(place.parent) if _set_of(item.name) == _set_of(place.name)]
+    check_shards(files or [place])
+    return files or [place]
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -82,9 +82,9 @@ def check_shards(paths: Iterable[Path]) -> None:
     """Raise UnusableSource if a set of shards is incomplete."""
     sets: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
-        found = _SHARD.fullmatch(path.name)
-        if found:
-            sets.setdefault((found["start"], found["total"], found["end"]), set()).add(int(found["number"]))
+        match = _SHARD.fullmatch(path.name)
+        if match:
+            sets.setdefault((match["start"], match["total"], match["end"]), set()).add(int(match["number"]))
     for (start, total, end), numbers in sets.items():
         missing = [number for number in range(int(total)) if number not in numbers]
         if missing:
@@ -95,14 +95,14 @@ def check_shards(paths: Iterable[Path]) -> None:
 def _entries(folder: Path) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entry.path for entry in entries if not entry.name.startswith("."))
+            paths = sorted(entry.path for entry in entries if not entry.name.startswith("."))
     except OSError as error:
         raise UnusableSource(f"{show(str(folder))} cannot be read: {error.strerror}.") from error
-    if len(found) > MAX_FILES:
+    if len(paths) > MAX_FILES:
         raise UnusableSource(f"{show(str(folder))} contains more than {MAX_FILES:,} files.")
-    return found
+    return paths
 
 
 def _set_of(name: str) -> tuple[str, str, str] | None:
-    found = _SHARD.fullmatch(name)
-    return (found["start"], found["total"], found["end"]) if found else None
+    match = _SHARD.fullmatch(name)
+    return (match["start"], match["total"], match["end"]) if match else None

@@ -102,7 +102,7 @@ def summarize(job_folder: Path, manifest: Manifest, counts: Mapping[str, Mapping
     except MissingFile:
         return statistics
     rows = {split: health.load_statistics(job_folder, manifest, split) for split in manifest.splits}
-    statistics.images = {split: _images(found) for split, found in rows.items()}
+    statistics.images = {split: _images(split_rows) for split, split_rows in rows.items()}
     statistics.findings, statistics.histograms = result.findings, result.histograms
     return statistics
 

@@ -211,9 +211,9 @@ class TableFile:
 
         Raises UnusableSource.
         """
-        found = [self.place(name) for name in names]
+        places = [self.place(name) for name in names]
         others = (place for place in range(len(self.columns)) if place not in self.images)
-        return found or [place for place in others if place not in (image, self.split)]
+        return places or [place for place in others if place not in (image, self.split)]
 
     def images_in(self, image: int) -> parquet.ParquetImages | None:
         """Return the images of the column ``image``; None if it contains paths."""
@@ -345,10 +345,10 @@ def open_tables(
 
 def _open_parquet(path: Path, root: Path, max_bytes: int) -> TableFile:
     max_rows = sys.maxsize if max_bytes == MAX_TABLE_BYTES else MAX_PARQUET_ROWS
-    found = parquet.read_table(path, root, max_rows)
-    images = {found.columns.index(name): parquet.ParquetImages(root, name) for name in found.images}
-    lists = frozenset(map(found.columns.index, found.lists))
-    return TableFile(path, found.columns, found.rows, found.is_whole, images, lists)
+    table = parquet.read_table(path, root, max_rows)
+    images = {table.columns.index(name): parquet.ParquetImages(root, name) for name in table.images}
+    lists = frozenset(map(table.columns.index, table.lists))
+    return TableFile(path, table.columns, table.rows, table.is_whole, images, lists)
 
 
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:

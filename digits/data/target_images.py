@@ -49,22 +49,22 @@ class Matches:
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings about the unpaired files; ``target`` is the word for a target image."""
-        found = []
+        remarks = []
         if self.without_target:
             verb = "has" if len(self.without_target) == 1 else "have"
             images = count_of(len(self.without_target), "image")
-            found.append(f"{images} {verb} no {target} and cannot be used: {listed(self.without_target)}.")
+            remarks.append(f"{images} {verb} no {target} and cannot be used: {listed(self.without_target)}.")
         if self.without_image:
             verb = "has" if len(self.without_image) == 1 else "have"
             targets = count_of(len(self.without_image), target)
-            found.append(f"{targets} {verb} no image and will not be used: {listed(self.without_image)}.")
+            remarks.append(f"{targets} {verb} no image and will not be used: {listed(self.without_image)}.")
         if self.repeated:
             verb = "differs" if len(self.repeated) == 1 else "differ"
             files = count_of(len(self.repeated), "file")
-            found.append(
+            remarks.append(
                 f"{files} ignored whose name {verb} from another only in its ending: {listed(self.repeated)}."
             )
-        return found
+        return remarks
 
 
 def match(images: Collection[str], targets: Collection[str]) -> Matches:
@@ -83,11 +83,11 @@ def match(images: Collection[str], targets: Collection[str]) -> Matches:
     note = ""
     unclear: list[str] = []
     if 2 * len(paired) < min(len(image_of), len(target_of)):
-        found, unclear = _match_loosely(list(image_of), list(target_of))
-        if len(found) > len(paired):
-            paired = found
+        pairs, unclear = _match_loosely(list(image_of), list(target_of))
+        if len(pairs) > len(paired):
+            paired = pairs
             image, target = min(paired.items())
-            others = "" if len(found) == len(target_of) else " Other names are not used."
+            others = "" if len(pairs) == len(target_of) else " Other names are not used."
             note = f"Names are paired as {show(image_of[image])} and {show(target_of[target])}.{others}"
     used = set(paired.values())
     if note:
@@ -104,9 +104,9 @@ def match(images: Collection[str], targets: Collection[str]) -> Matches:
 
 def _match_loosely(images: list[str], targets: list[str]) -> tuple[dict[str, str], list[str]]:
     """Pair paths without endings by `find_pairs`, or else their last parts, if these are unique."""
-    found, unclear = find_pairs(images, targets)
-    if found or unclear:
-        return found, unclear
+    pairs, unclear = find_pairs(images, targets)
+    if pairs or unclear:
+        return pairs, unclear
     of_images, of_targets = ({_plain(stem): stem for stem in stems} for stems in (images, targets))
     if len(of_images) < len(images) or len(of_targets) < len(targets):
         return {}, []
@@ -138,8 +138,8 @@ def divide(names: Collection[str]) -> tuple[list[str], list[str]] | None:
         ]
     chosen = set(targets)
     images = [name for name in names if name not in chosen]
-    found = match(images, targets) if images and targets else None
-    return (images, targets) if found and 2 * len(found.names) >= len(images) else None
+    matches = match(images, targets) if images and targets else None
+    return (images, targets) if matches and 2 * len(matches.names) >= len(images) else None
 
 
 def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | None:
@@ -159,19 +159,19 @@ def find_similar_folders(root: Path, targets: Collection[str]) -> dict[Path, Pat
     ``targets`` are the words for the latter, in lowercase. Of two folders, one of these words is enough.
     """
     names = _folders_in(root)
-    found: dict[Path, Path] = {}
+    folders: dict[Path, Path] = {}
     for name, path in names.items():
         base = re.sub(r"[_-]?(image|img)s?\Z", "", name)
         forms = [f"{base}{sign}{word}" for word in targets for sign in ("_", "", "-")]
         siblings = [names[form] for form in forms if base and form != name and form in names]
         if siblings:
-            found[path] = siblings[0]
-    if not found and len(names) == 2:
+            folders[path] = siblings[0]
+    if not folders and len(names) == 2:
         words = {name: any(word in re.split(r"[^a-z]+", name) for word in targets) for name in names}
         one, other = sorted(names, key=words.__getitem__)
         if words[other] and not words[one]:
-            found[names[one]] = names[other]
-    return found
+            folders[names[one]] = names[other]
+    return folders
 
 
 def _folders_in(root: Path) -> dict[str, Path]:
@@ -183,11 +183,11 @@ def _folders_in(root: Path) -> dict[str, Path]:
 
 
 def _by_stem(names: Collection[str], repeated: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    stems: dict[str, str] = {}
     for name in sorted(names, key=os.fsencode):
         stem = os.path.splitext(name)[0]
-        if stem in found:
+        if stem in stems:
             repeated.append(name)
         else:
-            found[stem] = name
-    return found
+            stems[stem] = name
+    return stems

@@ -139,20 +139,20 @@ def examples(path: Path) -> Iterator[tuple[Frame, ExampleFeatures]]:
 def first_example(path: Path) -> ExampleFeatures | None:
     """Return the features of the first record, or None if the file is empty; raises DamagedFile."""
     records = examples(path)
-    found = next(records, None)
+    payload = next(records, None)
     records.close()  # type: ignore[attr-defined]
-    return found[1] if found else None
+    return payload[1] if payload else None
 
 
 def parse_features(payload: bytes) -> ExampleFeatures:
     """Return the features of a serialized Example by name; raises ValueError."""
     try:
-        found: Mapping[str, Any] = Example.FromString(payload).features.feature
+        features: Mapping[str, Any] = Example.FromString(payload).features.feature
     except DecodeError as error:
         raise ValueError("not a tf.train.Example") from error
-    if not found:
+    if not features:
         raise ValueError("not a tf.train.Example, or it has no features")
-    return found
+    return features
 
 
 def is_compressed(path: Path) -> bool:

@@ -53,8 +53,10 @@ def colorize(values: NDArray[Any]) -> NDArray[np.uint8]:
     """Return the colors, uint8 [..., 3], of ``values`` from 0 to 1 on the scale viridis, dark to bright."""
     places = np.linspace(0, 1, len(_VIRIDIS))
     table = np.stack([np.interp(np.linspace(0, 1, 256), places, channel) for channel in _VIRIDIS.T], -1)
-    found: NDArray[np.uint8] = np.rint(table).astype(np.uint8)[(np.clip(values, 0, 1) * 255).astype(np.uint8)]
-    return found
+    colors: NDArray[np.uint8] = np.rint(table).astype(np.uint8)[
+        (np.clip(values, 0, 1) * 255).astype(np.uint8)
+    ]
+    return colors
 
 
 def draw_tiles(
@@ -108,15 +110,15 @@ def statistics(values: NDArray[Any]) -> dict[str, Any]:
     ``histogram`` has `BINS` bins: ``counts`` and their ``low`` and ``high`` end. The numbers are None for no values.
     """
     finite = values[np.isfinite(values)].astype(np.float64)
-    found: dict[str, Any] = {"count": int(values.size), "not_finite": int(values.size - finite.size)}
+    facts: dict[str, Any] = {"count": int(values.size), "not_finite": int(values.size - finite.size)}
     if not finite.size:
-        return found | dict.fromkeys(("min", "max", "mean", "std", "histogram"))
+        return facts | dict.fromkeys(("min", "max", "mean", "std", "histogram"))
     low, high = float(finite.min()), float(finite.max())
     # `np.histogram` refuses ranges that are too narrow for float64.
     largest = max(abs(low), abs(high))
     margin = 0.0 if high - low > 1e-12 * largest else max(0.5, 1e-6 * largest)
     counts = np.histogram(finite, BINS, (low - margin, high + margin))[0]
-    return found | {
+    return facts | {
         "min": low,
         "max": high,
         "mean": float(finite.mean()),

@@ -60,8 +60,8 @@ def to_utf8(data: bytes) -> bytes:
 
 
 def _declared(data: bytes) -> str:
-    found = _DECLARED.match(data)
-    name = found[1].decode().lower() if found else "utf-8"
+    match = _DECLARED.match(data)
+    name = match[1].decode().lower() if match else "utf-8"
     # A declaration that can be read is not in an encoding with two or four bytes for each character.
     return "utf-8" if name.startswith(("utf-16", "utf-32", "ucs", "iso-10646")) else name
 

@@ -105,15 +105,15 @@ def encoding_named(name: str) -> str:
     """
     if not name:
         return ""
-    found = ""
+    codec = ""
     with contextlib.suppress(LookupError, ValueError):
-        found = codecs.lookup(name).name
-    found = _ALIASES.get(found, found)
-    if found not in ENCODINGS:
+        codec = codecs.lookup(name).name
+    codec = _ALIASES.get(codec, codec)
+    if codec not in ENCODINGS:
         raise BadRequest(
             f"encoding: “{name[:40]}” is not supported.", f"Choose one of {', '.join(ENCODINGS)}."
         )
-    return found
+    return codec
 
 
 def decode_names(members: Sequence[zipfile.ZipInfo], encoding: str = "") -> Names:
@@ -188,12 +188,12 @@ def _decodes(names: Iterable[bytes], encoding: str) -> bool:
 
 def _possible(names: Sequence[bytes]) -> list[NameEncoding]:
     """Return the encodings that decode all ``names``, those with different results."""
-    found: dict[str, NameEncoding] = {}
+    possible: dict[str, NameEncoding] = {}
     for item in _ENCODINGS:
         if _decodes(names, item.name):
             example = _example(names, item.name)
-            found.setdefault(example, NameEncoding(item.name, item.title, example))
-    return [*found.values()]
+            possible.setdefault(example, NameEncoding(item.name, item.title, example))
+    return [*possible.values()]
 
 
 def _example(names: Sequence[bytes], encoding: str) -> str:

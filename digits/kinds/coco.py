@@ -124,25 +124,25 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
 
     Raises UnusableSource for a file in a different format, and if ids of images or categories are not unique.
     """
-    found, rejected = _decode(path, annotation)
-    found.images = _need_unique(path, "image", found.images)
-    found.categories = _need_unique(path, "category", found.categories)
-    images = {item.id: item for item in found.images}
-    categories = {item.id: item.name for item in found.categories}
+    content, rejected = _decode(path, annotation)
+    content.images = _need_unique(path, "image", content.images)
+    content.categories = _need_unique(path, "category", content.categories)
+    images = {item.id: item for item in content.images}
+    categories = {item.id: item.name for item in content.categories}
     finder, paths = ImageFinder(root), {}
     faulty, skipped = Faults(path, row="image"), Faults(path, row="annotation", are_images=False)
     for number, fault in rejected["images"].items():
         faulty.add_place(f"image {number}", fault)
     for number, fault in rejected["annotations"].items():
         skipped.add_place(f"annotation {number}", fault)
-    for item in found.images:
+    for item in content.images:
         try:
             paths[item.id] = finder.locate(item.file_name)
         except ValueError as error:
             faulty.add_place(f"image {item.id}", str(error))
     faulty.usable = len(paths)
     annotations = []
-    for number, entry in enumerate(found.annotations, 1):
+    for number, entry in enumerate(content.annotations, 1):
         if entry.id is None:
             entry.id = number
         if entry.image_id in paths and entry.category_id in categories:
@@ -201,8 +201,8 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnot
     try:
         data = read_bounded(path, MAX_BYTES)
         try:
-            found = msgspec.json.decode(data, type=_File[annotation])  # type: ignore[valid-type]
-            return found, {"images": {}, "annotations": {}}
+            content = msgspec.json.decode(data, type=_File[annotation])  # type: ignore[valid-type]
+            return content, {"images": {}, "annotations": {}}
         except msgspec.DecodeError:
             return _decode_loosely(standard_json(data), annotation)
     except msgspec.ValidationError as error:
@@ -244,20 +244,22 @@ def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File
 
 def _plain(item: Any) -> dict[str, Any]:
     """Return an item without nulls and unusable sizes, and with whole numbers and texts as the format demands."""
-    found = {key: value for key, value in item.items() if value is not None} if isinstance(item, dict) else {}
+    values = (
+        {key: value for key, value in item.items() if value is not None} if isinstance(item, dict) else {}
+    )
     for key in ("id", "image_id", "category_id", "width", "height", "iscrowd"):
-        value = found.get(key)
+        value = values.get(key)
         if isinstance(value, float) and value.is_integer():
-            found[key] = int(value)
+            values[key] = int(value)
     for key in ("width", "height"):
-        if not str(found.get(key, "")).isdecimal():
-            found.pop(key, None)
-    if isinstance(found.get("iscrowd"), bool):
-        found["iscrowd"] = int(found["iscrowd"])
+        if not str(values.get(key, "")).isdecimal():
+            values.pop(key, None)
+    if isinstance(values.get("iscrowd"), bool):
+        values["iscrowd"] = int(values["iscrowd"])
     for key in ("name", "file_name"):
-        if isinstance(found.get(key), int | float):
-            found[key] = str(found[key])
-    return found
+        if isinstance(values.get(key), int | float):
+            values[key] = str(values[key])
+    return values
 
 
 def _need_unique(path: Path, noun: str, items: list[_Item]) -> list[_Item]:

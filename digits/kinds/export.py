@@ -203,14 +203,14 @@ class TFRecords(Export):
                     self.report_damage(split, None, str(error))
 
     def _damaged(self, split: str, reader: SplitReader, numbers: range) -> set[int]:
-        found = set()
+        damaged = set()
         for number in numbers:
             try:
                 reader.payload(number)
             except DamagedRecords as error:
                 self.report_damage(split, number, str(error))
-                found.add(number)
-        return found
+                damaged.add(number)
+        return damaged
 
 
 def formats_of(kind: Kind) -> dict[str, type[Export]]:

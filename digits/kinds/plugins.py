@@ -55,17 +55,17 @@ def load_plugins(
     A plugin that cannot be loaded, or has a name of the ``existing`` entries, becomes a Refusal.
     """
     entries = list(existing)
-    found: list[Entry] = []
+    plugins: list[Entry] = []
     refusals: list[Refusal] = []
     for point in sorted(
         importlib.metadata.entry_points(group=group), key=lambda point: (point.name, point.value)
     ):
-        loaded = _load(point, type_, [*entries, *found])
+        loaded = _load(point, type_, [*entries, *plugins])
         if isinstance(loaded, Refusal):
             refusals.append(loaded)
         else:
-            found.append(loaded)
-    return found, refusals
+            plugins.append(loaded)
+    return plugins, refusals
 
 
 def check_name(name: str) -> None:

@@ -56,29 +56,29 @@ def preview(
     recipe: CreateDataset,
     *,
     has_images: bool = True,
-    advise: Callable[[Preview], Mapping[str, Any]] = lambda found: {},
+    advise: Callable[[Preview], Mapping[str, Any]] = lambda summary: {},
 ) -> Preview:
     """Plan the dataset that ``recipe`` describes, and make its first records; stop after a few seconds.
 
     ``advise`` returns settings of the recipe for its splits. Without ``has_images``, no records are made.
     """
-    found = Preview()
+    summary = Preview()
     # Then the splits of the plan are those that the source declares.
     undivided = {"pct_val": 0.0, "pct_test": 0.0} if isinstance(recipe, CreateWithShares) else {}
     recipe = structs.replace(recipe, **undivided)
     with contextlib.suppress(_TimeIsUp, OSError), _time_limit():
         limit = recipe.max_unusable_percent
         try:
-            _add(found, recipe, has_images, advise)
+            _add(summary, recipe, has_images, advise)
         except UnusableSource as error:
             if LIMIT_FIELD not in error.remedy:
-                found.problem = error.sentences
-                return found
+                summary.problem = error.sentences
+                return summary
             percent = recipe.max_unusable_percent = float(error.remedy[LIMIT_FIELD])
-            found.suggestions.append(_raise_limit(limit, percent))
+            summary.suggestions.append(_raise_limit(limit, percent))
             with contextlib.suppress(UnusableSource):
-                _add(found, recipe, has_images, advise)
-    return found
+                _add(summary, recipe, has_images, advise)
+    return summary
 
 
 def _add(

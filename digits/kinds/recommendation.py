@@ -551,7 +551,7 @@ def facts_of(dataset: DatasetJob) -> Facts:
     recipe, counted = dataset.recipe, dataset.tasks[0].state.counts
     # Counted as soon as the task has read the source. Records with several classes are counted more than once.
     is_known = not views_of(dataset.data_kind).counts_overlap
-    images = {str(split): sum(found["counts"]) for split, found in counted.items()} if is_known else {}
+    images = {str(split): sum(counts["counts"]) for split, counts in counted.items()} if is_known else {}
     return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images)
 
 

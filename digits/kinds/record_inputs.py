@@ -67,7 +67,7 @@ class _Answer(Struct, omit_defaults=True):
 
 def save(request: Request) -> list[ListedImage]:
     """Run the program; return the list of the saved records. Raises BadRequest and OSError."""
-    found: list[ListedImage] = []
+    saved: list[ListedImage] = []
     with Program(__name__, request) as program:
         for line in program.lines():
             answer = msgspec.json.decode(line, type=_Answer)
@@ -76,8 +76,8 @@ def save(request: Request) -> list[ListedImage]:
             if answer.errno:
                 raise OSError(answer.errno, os.strerror(answer.errno))
             if answer.saved is None:
-                return found
-            found.append(answer.saved)
+                return saved
+            saved.append(answer.saved)
         if program.was_too_slow:
             raise BadRequest(
                 f"Reading the records takes longer than {SECONDS // 60} minutes.",

@@ -91,9 +91,9 @@ class RecordMapping:
 def first_record(paths: list[Path]) -> ExampleFeatures:
     """Return the features of the first record of some files; raises UnusableSource."""
     for path in paths:
-        found = tfrecords.first_example(path)
-        if found is not None:
-            return found
+        record = tfrecords.first_example(path)
+        if record is not None:
+            return record
     names = listed(path.name for path in paths)
     raise UnusableSource(
         f"{names} {'is' if len(paths) == 1 else 'are'} empty.", "Choose files that contain records."

@@ -119,7 +119,7 @@ def _show_features(
 
     The features that are ``chosen`` have the names of their fields beside them, and the ``image`` is a picture.
     """
-    found = describe_features(features)
+    described = describe_features(features)
     roles = {name: field.partition("_")[0] for field, names in chosen.items() for name in names.split(", ")}
     summary.table_title = "Features of the first record"
     summary.table_head = HEAD
@@ -130,17 +130,17 @@ def _show_features(
             f"{item.length:,}",
             item.example,
         ]
-        for item in found[:MAX_FEATURES]
+        for item in described[:MAX_FEATURES]
     ]
-    summary.pictures = [_picture(item, features, image) for item in found[:MAX_FEATURES]]
-    names = [(item.name, f"{show(item.name)}: {item.type}") for item in found]
+    summary.pictures = [_picture(item, features, image) for item in described[:MAX_FEATURES]]
+    names = [(item.name, f"{show(item.name)}: {item.type}") for item in described]
     for field, name in guessed.items():
         missing = "Automatic: none" if field in none else "Choose a feature"
         first = ("", f"Automatic: {show(name)}" if name else missing)
         choices = [(NO_TARGET, none[field])] if field in none else []
         summary.options[field] = [first, *choices, *names]
-    if len(found) > MAX_FEATURES:
-        summary.facts.append(f"{len(found) - MAX_FEATURES} more features.")
+    if len(described) > MAX_FEATURES:
+        summary.facts.append(f"{len(described) - MAX_FEATURES} more features.")
 
 
 def _picture(item: FeatureInfo, features: ExampleFeatures, image: ImageFeature | None) -> str:

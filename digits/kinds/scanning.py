@@ -196,12 +196,12 @@ def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSumma
         return replace(summary, errors=errors_of(form))
     advice: list[Advice] = []
 
-    def advise(found: previews.Preview) -> dict[str, Any]:
+    def advise(preview: previews.Preview) -> dict[str, Any]:
         facts = SourceFacts(
             request.kind,
             sizes=summary.sizes,
-            images=found.total,
-            splits=found.splits,
+            images=preview.total,
+            splits=preview.splits,
             test_field=form.SHARES[1] if form.SHARES else "",
         )
         resources = Resources(device=request.device, cores=available_cores())
@@ -210,15 +210,15 @@ def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSumma
 
     with tempfile.TemporaryDirectory() as folder:
         form.save_uploads(Path(folder))
-        found = previews.preview(form.recipe(), has_images=form.has_images, advise=advise)
+        preview = previews.preview(form.recipe(), has_images=form.has_images, advise=advise)
     return replace(
         summary,
         advice=advice,
-        previews=found.pictures,
-        remedies=found.suggestions,
-        total=found.total,
-        splits=found.splits,
-        errors={form.source_field(): [found.problem]} if found.problem else {},
+        previews=preview.pictures,
+        remedies=preview.suggestions,
+        total=preview.total,
+        splits=preview.splits,
+        errors={form.source_field(): [preview.problem]} if preview.problem else {},
     )
 
 

@@ -32,12 +32,12 @@ def polygons_in(segmentation: Any) -> list[list[float]]:
 def _polygon(part: list[Any]) -> list[float]:
     values = [value for point in part for value in point] if all(map(_is_pair, part)) else part
     try:
-        found = msgspec.convert(values, list[float], strict=False)
+        numbers = msgspec.convert(values, list[float], strict=False)
     except msgspec.ValidationError as error:
         raise ValueError(f"a polygon is not a list of numbers ({error})") from None
-    if len(found) % 2 or len(found) < 2 * _MIN_CORNERS:
-        raise ValueError(f"a polygon has {len(found)} coordinates: at least three pairs are required")
-    return found
+    if len(numbers) % 2 or len(numbers) < 2 * _MIN_CORNERS:
+        raise ValueError(f"a polygon has {len(numbers)} coordinates: at least three pairs are required")
+    return numbers
 
 
 def _is_pair(point: Any) -> bool:

@@ -44,9 +44,9 @@ class SplitLists(Struct, kw_only=True, frozen=True):
 
     def but(self, own: Container[str]) -> dict[str, str]:
         """Return the lists by split, without those of splits that have their ``own`` source."""
-        found = {"train": self.train, "val": self.val, "test": self.test}
+        lists = {"train": self.train, "val": self.val, "test": self.test}
         return {
-            split: paths for split, paths in found.items() if paths and (split == "train" or split not in own)
+            split: paths for split, paths in lists.items() if paths and (split == "train" or split not in own)
         }
 
 
@@ -62,8 +62,8 @@ def find_lists(root: Path, images: Path, may_read: Callable[[Path], bool], image
     ``ImageSets``. Empty unless there are different images for training and another split.
     """
     for folder in filter(None, (root, only_folder(root), inner_root(root))):
-        for found in _declared(folder, image_set):
-            if lists := _usable(found, may_read):
+        for declared in _declared(folder, image_set):
+            if lists := _usable(declared, may_read):
                 return lists
     return _usable({split: [path] for split, path in split_folders(images).items()}, may_read)
 
@@ -76,10 +76,10 @@ def _declared(root: Path, image_set: str) -> Iterator[Lists]:
     yield _by_name(root, need_paths=True)
 
 
-def _usable(found: Lists, may_read: Callable[[Path], bool]) -> Lists:
+def _usable(listed: Lists, may_read: Callable[[Path], bool]) -> Lists:
     lists: Lists = {}
     for split in SPLITS:
-        paths = [path for path in found.get(split, []) if path.exists() and may_read(path)]
+        paths = [path for path in listed.get(split, []) if path.exists() and may_read(path)]
         if paths and paths not in lists.values():
             lists[split] = paths
     return lists if "train" in lists and len(lists) > 1 else {}
@@ -135,12 +135,12 @@ def _in_darknet(root: Path) -> Iterator[Lists]:
 
 def _by_name(folder: Path, need_paths: bool = False) -> Lists:
     """Return the text files that are called like a split; with ``need_paths``, they must contain paths of images."""
-    found: Lists = {}
+    lists: Lists = {}
     for path in sorted(_files(folder, ".txt"), key=lambda path: path.stem.lower() == "trainval"):
         split = "train" if path.stem.lower() == "trainval" else split_named(path.stem)
         if split and (not need_paths or _lists_paths(path)):
-            found.setdefault(split, [path])
-    return found
+            lists.setdefault(split, [path])
+    return lists
 
 
 def _lists_paths(path: Path) -> bool:
@@ -169,7 +169,7 @@ def divide(
     places = {file: place for place, file in enumerate(files)}
     free = set(files)
     finder = ImageFinder(root)
-    found: dict[str, list[int]] = {}
+    places_of: dict[str, list[int]] = {}
     repeated: list[str] = []
     unknown: list[str] = []
     for split in (split for split in reversed(SPLITS) if lists.get(split)):
@@ -185,9 +185,9 @@ def divide(
                 "Check the lists of the splits.",
             )
         free -= chosen
-        found[split] = sorted(places[file] for file in chosen)
-    if "train" not in found:
-        found["train"] = sorted(places[file] for file in free)
+        places_of[split] = sorted(places[file] for file in chosen)
+    if "train" not in places_of:
+        places_of["train"] = sorted(places[file] for file in free)
     elif free:
         what = count_of(len(free), "image")
         warnings.append(f"{what} in no list of a split: not used ({listed(sorted(free))}).")
@@ -199,7 +199,7 @@ def divide(
         warnings.append(
             f"{what} in the lists of splits cannot be used, or without annotations: {listed(unknown)}."
         )
-    return found
+    return places_of
 
 
 def _files_in(
@@ -209,16 +209,16 @@ def _files_in(
     if path.is_dir():
         inner = os.path.relpath(os.path.realpath(path), root)
         return [file for file in files if inner == "." or file.startswith(f"{inner}/")]
-    found, missing = [], []
+    known, missing = [], []
     for entry in _entries(path):
         try:
             file, exists, _ = finder.resolve(entry, by_name=True)
         except ValueError:
             exists = False
         if exists:
-            found.append(file)
+            known.append(file)
         else:
             missing.append(entry)
     if missing:
         warnings.append(f"{show(path.name)}: {count_of(len(missing), 'image')} not found: {listed(missing)}.")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(known))

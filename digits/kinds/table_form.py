@@ -188,5 +188,5 @@ def default_folder(table: str, roots: Roots) -> str:
 
 def root_of_paths(head: bytes, roots: Roots) -> str:
     """Return the root of the first absolute path in ``head``, the beginning of a list, that exists; else empty."""
-    found = (roots.root_of(path) for path in absolute_paths(head))
-    return str(next(filter(None, found), ""))
+    roots_of_paths = (roots.root_of(path) for path in absolute_paths(head))
+    return str(next(filter(None, roots_of_paths), ""))

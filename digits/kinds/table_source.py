@@ -171,12 +171,12 @@ def find_tables(recipe: CreateFromTable) -> dict[str, SplitTable]:
 
     Also raises it if the percentages leave no rows for training.
     """
-    found: dict[str, SplitTable] = {}
+    tables: dict[str, SplitTable] = {}
     for split, table, folder in recipe.sources():
         splits = tables_at(table, folder)
-        found |= splits if split == "train" else {split: splits["train"]}
-    recipe.shares(found)
-    return found
+        tables |= splits if split == "train" else {split: splits["train"]}
+    recipe.shares(tables)
+    return tables
 
 
 def tables_at(table: str, folder: str) -> dict[str, SplitTable]:

@@ -165,15 +165,15 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     if split_in_name(table) != "train":
         return None
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
-    found: dict[str, str | bool] = {}
+    fields: dict[str, str | bool] = {}
     for split in SPLITS[1:]:
         path = next((path for path in beside if split_in_name(path) == split), None)
         if path and f"table_{split}" not in filled:
-            found[f"table_{split}"] = str(path)
-    if not found:
+            fields[f"table_{split}"] = str(path)
+    if not fields:
         return None
-    tables = [show(os.path.basename(str(path))) for path in found.values()]
-    return Suggestion.use_separately(tables, "table", found)
+    tables = [show(os.path.basename(str(path))) for path in fields.values()]
+    return Suggestion.use_separately(tables, "table", fields)
 
 
 def _split_of_stem(path: Path) -> str | None:

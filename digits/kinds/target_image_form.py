@@ -114,14 +114,14 @@ class Folders(FormSource):
             form.set(**_split_fields(splits))
             form.notes.append(describe_splits({name: images for name, (images, _) in splits.items()}))
             return
-        found = None if skips else self.find_sources(form, Path(image_field.data))
-        if found:
+        folders = None if skips else self.find_sources(form, Path(image_field.data))
+        if folders:
             if split == "train":
                 _use_validation(form, Path(image_field.data))
-                if lists := self.find_lists(form, Path(image_field.data), found[0]):
+                if lists := self.find_lists(form, Path(image_field.data), folders[0]):
                     form.set(**list_fields(lists))
                     form.notes.append(describe_splits({name: paths[0] for name, paths in lists.items()}))
-            image_field.data, target_field.data = map(str, found)
+            image_field.data, target_field.data = map(str, folders)
         elif not target_field.data:
             self.check_without_targets(image_field.data)
         elif target_field.data == image_field.data and not self.can_share(Path(image_field.data)):
@@ -142,11 +142,11 @@ class Folders(FormSource):
         """Return the allowed paths of the images and the targets in ``root``, or None."""
         job = find_job(root)
         databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
-        found = databases or find_folders(root, self._target_folders)
-        siblings = [] if found else [*find_similar_folders(root, self._target_folders).items()]
+        folders = databases or find_folders(root, self._target_folders)
+        siblings = [] if folders else [*find_similar_folders(root, self._target_folders).items()]
         if len(siblings) == 1:
-            found = siblings[0]
-        return found if found and all(map(form.meta.data_roots.contain, found)) else None
+            folders = siblings[0]
+        return folders if folders and all(map(form.meta.data_roots.contain, folders)) else None
 
     def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
         """Return the allowed paths of the images and the targets of the splits in the folder of images.
@@ -158,20 +158,20 @@ class Folders(FormSource):
         if self.own_splits(form):
             return {}
         folders = split_folders(root)
-        found: dict[str, tuple[Path, Path | None] | None] = {
+        folders_of: dict[str, tuple[Path, Path | None] | None] = {
             split: self.find_sources(form, folder) for split, folder in folders.items()
         }
-        if not any(found.values()) and folders:
+        if not any(folders_of.values()) and folders:
             siblings = find_similar_folders(folders["train"].parent, self._target_folders)
-            found = {
+            folders_of = {
                 split: (folder, siblings[folder]) for split, folder in folders.items() if folder in siblings
             }
-        if not any(found.values()) and (both := self.find_sources(form, root)):
+        if not any(folders_of.values()) and (both := self.find_sources(form, root)):
             images, targets = map(split_folders, both)
-            found = {split: (images[split], targets[split]) for split in images if split in targets}
-        elif not (any(found.values()) or form.RECIPE.needs_targets):
-            found = {split: (folder, None) for split, folder in folders.items()}
-        used = {split: paths for split, paths in found.items() if paths}
+            folders_of = {split: (images[split], targets[split]) for split in images if split in targets}
+        elif not (any(folders_of.values()) or form.RECIPE.needs_targets):
+            folders_of = {split: (folder, None) for split, folder in folders.items()}
+        used = {split: paths for split, paths in folders_of.items() if paths}
         allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)
         return used if allowed and "train" in used and len(used) > 1 else {}
 
@@ -206,14 +206,14 @@ class Folders(FormSource):
             note = describe_splits({name: paths[0] for name, paths in splits.items()})
             return TargetImageFolders(images=str(images), targets=str(declared or "")), note, None
         root = Path(entered.images)
-        found = self.find_sources(form, root)
-        if not found:
+        folders = self.find_sources(form, root)
+        if not folders:
             return entered, "", None
-        note, suggestion = describe_sources(root, *found), None
-        if lists := self.find_lists(form, root, found[0]):
+        note, suggestion = describe_sources(root, *folders), None
+        if lists := self.find_lists(form, root, folders[0]):
             note += f" {describe_splits({name: paths[0] for name, paths in lists.items()})}"
-            suggestion = suggest_mixing(*found)
-        return TargetImageFolders(images=str(found[0]), targets=str(found[1])), note, suggestion
+            suggestion = suggest_mixing(*folders)
+        return TargetImageFolders(images=str(folders[0]), targets=str(folders[1])), note, suggestion
 
 
 def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, str | bool]:

@@ -49,9 +49,9 @@ def plan_records(
 
     Skipped records are added to ``notes``.
     """
-    mapping, found = read_records(recipe, TargetImageMapping, progress, notes)
+    mapping, files = read_records(recipe, TargetImageMapping, progress, notes)
     splits = {}
-    for name, split in found.items():
+    for name, split in files.items():
         images = cast(TFRecordImages, split.images)
         target_images = TFRecordImages(
             images.root, mapping.target or images.image, images.offsets, images.compressed

@@ -128,15 +128,15 @@ def plan_splits(
     shares = recipe.shares([*recipe.folders(), *lists])
     splits: dict[str, TargetImageSplit] = {}
     for name, folders in recipe.folders().items():
-        found = find(folders, progress)
-        for faults in found.faults:
+        images = find(folders, progress)
+        for faults in images.faults:
             notes.unusable += faults.collect(recipe.max_unusable_percent, name)
-        found.need(recipe.target_word)
-        notes.warnings += [*filter(None, [found.matches.note]), *found.remarks(recipe.target_word)]
-        target_of = dict(found.matches.names)
+        images.need(recipe.target_word)
+        notes.warnings += [*filter(None, [images.matches.note]), *images.remarks(recipe.target_word)]
+        target_of = dict(images.matches.names)
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
-        splits[name] = TargetImageSplit(found.images, files, targets, target_images=found.target_images)
+        splits[name] = TargetImageSplit(images.images, files, targets, target_images=images.target_images)
     if lists and recipe.train is not None:
         whole, root = splits["train"], Path(os.path.realpath(recipe.train.images))
         places = divide(lists, root, whole.files, notes.warnings)

@@ -43,29 +43,29 @@ class TargetImageOverview(Overview):
 
     def read(self) -> Iterator[int]:
         for path, other in self._folders.each():
-            for found in [list_database(path)] if is_database(path) else walk_images(path, other):
-                self._lists = [*(item for item in self._lists if item.root != found.root), found]
+            for listed in [list_database(path)] if is_database(path) else walk_images(path, other):
+                self._lists = [*(item for item in self._lists if item.root != listed.root), listed]
                 yield sum(len(item.files) for item in self._lists)
         self.is_complete = True
 
     def conclude(self) -> tuple[str, list[str]]:
-        found = self._pair(self._folders, self._lists)
+        pairs = self._pair(self._folders, self._lists)
         if self.is_complete:
-            self._count(found)
+            self._count(pairs)
         else:
             self.start.facts.insert(0, f"At least {self._listed()}.")
-        if found.matches.names:
-            self._describe(found, self.start)
+        if pairs.matches.names:
+            self._describe(pairs, self.start)
         self._is_concluded = True
-        return sampled_files(found)
+        return sampled_files(pairs)
 
-    def _count(self, found: FoundTargetImages) -> None:
-        found.need(self._target)
-        count = len(found.matches.names)
+    def _count(self, pairs: FoundTargetImages) -> None:
+        pairs.need(self._target)
+        count = len(pairs.matches.names)
         targets = f" with a {self._target}" if count == 1 else f" with {self._target}s"
-        self.start.facts.insert(0, f"{count_of(count, 'image')}{targets if len(found.lists) > 1 else ''}.")
-        self.start.facts += filter(None, [found.matches.note])
-        self.start.problems += found.remarks(self._target)
+        self.start.facts.insert(0, f"{count_of(count, 'image')}{targets if len(pairs.lists) > 1 else ''}.")
+        self.start.facts += filter(None, [pairs.matches.note])
+        self.start.problems += pairs.remarks(self._target)
 
     def describe(self, summary: SourceSummary) -> None:
         if not self._is_concluded:
@@ -78,10 +78,10 @@ class TargetImageOverview(Overview):
         )
 
 
-def sampled_files(found: FoundTargetImages) -> tuple[str, list[str]]:
+def sampled_files(pairs: FoundTargetImages) -> tuple[str, list[str]]:
     """Return the folder and the files of the images, of which a sample is examined; none for a database."""
-    root = found.folders.images
-    return root, [] if is_database(Path(root)) else [name for name, _ in found.matches.names]
+    root = pairs.folders.images
+    return root, [] if is_database(Path(root)) else [name for name, _ in pairs.matches.names]
 
 
 def summarize_target_image_table(
@@ -97,12 +97,12 @@ def summarize_target_image_table(
     parts: dict[int, SourceSummary] = {}
 
     def open_rows(table: SplitTable) -> RowSource[str]:
-        found = open_target_images(recipe, table, MAX_BYTES)
-        opened.append(found)
+        rows = open_target_images(recipe, table, MAX_BYTES)
+        opened.append(rows)
         word = recipe.target_word
-        contents = f"an image and a {word} each" if found.has_targets else "an image each"
-        roles = dict.fromkeys(found.targets, word) if found.has_targets else {}
-        return RowSource.of(contents, found.table, found.rows, found.image, roles)
+        contents = f"an image and a {word} each" if rows.has_targets else "an image each"
+        roles = dict.fromkeys(rows.targets, word) if rows.has_targets else {}
+        return RowSource.of(contents, rows.table, rows.rows, rows.image, roles)
 
     def describe_rows(rows: list[Row[str]], summary: SourceSummary) -> None:
         sample = rows[:SAMPLE_IMAGES]
@@ -137,8 +137,8 @@ def suggest_mixing(images: Path, targets: Path) -> Suggestion:
     )
 
 
-def spread(found: FoundTargetImages, count: int) -> list[tuple[str, str]]:
+def spread(pairs: FoundTargetImages, count: int) -> list[tuple[str, str]]:
     """Return at most ``count`` evenly spaced images with their targets."""
-    names = found.matches.names
+    names = pairs.matches.names
     count = min(count, len(names))
     return [names[number * len(names) // count] for number in range(count)]

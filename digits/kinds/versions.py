@@ -430,10 +430,10 @@ def _regroup(manifest: Manifest, records: list[_Planned], value: Callable[[_Plan
     for record in records:
         members.setdefault(record.split, []).append(record)
         values.setdefault(record.split, []).append(manifest.target.grouping(value(record)))
-    arrays = {split: np.array(found, np.float32) for split, found in values.items()}
+    arrays = {split: np.array(numbers, np.float32) for split, numbers in values.items()}
     groups, places = group_records(manifest.target.names, arrays)
-    for split, found in members.items():
-        for record, place in zip(found, places[split], strict=True):
+    for split, numbers in members.items():
+        for record, place in zip(numbers, places[split], strict=True):
             record.group = place
     return cast(list[str], groups)
 

@@ -62,8 +62,8 @@ def meant_paths(config: dict[str, Any], folder: Path, value: str) -> list[Path]:
     """
     inner = value.replace("\\", "/")
     bases = [*(folder / base for base in values_of(config, "path")), folder]
-    found = [*(base / inner for base in bases), folder / inner.removeprefix("./").removeprefix("../")]
-    return [Path(os.path.normpath(path)) for path in found]
+    paths = [*(base / inner for base in bases), folder / inner.removeprefix("./").removeprefix("../")]
+    return [Path(os.path.normpath(path)) for path in paths]
 
 
 def is_text(value: Any) -> bool:

@@ -62,5 +62,5 @@ class UserModel(Tower):
 
     @model_property
     def loss(self):
-        found = self.inference
-        return digits.detection_loss(found["scores"], found["edges"], self.y, STRIDE)
+        head = self.inference
+        return digits.detection_loss(head["scores"], head["edges"], self.y, STRIDE)

@@ -78,7 +78,7 @@ def _see_only(folder: Path) -> None:
             raise errors.PermissionDeniedError(None, None, "TensorBoard may not write here")
 
         def glob(self, filename: Any) -> list[str]:
-            return [found for found in super().glob(filename) if self.exists(found)]
+            return [path for path in super().glob(filename) if self.exists(path)]
 
         def isdir(self, dirname: Any) -> bool:
             return is_folder(path_of(dirname), below=folder)

@@ -171,8 +171,8 @@ class _Labels:
         self._functions: dict[str, tuple[ast.FunctionDef, _Scope]] = {}
         self._add(parsed.body, _Scope(parsed, None))
         before = -1
-        while (found := self._count()) != before:
-            before = found
+        while (count := self._count()) != before:
+            before = count
             for statement, scope in self._scopes.items():
                 self._spread(statement, scope)
 

@@ -116,7 +116,7 @@ class Fetch:
         """List and download everything. Raises RemoteError and DigitsError."""
         for source in self._request.sources:
             self._check(source.address)
-        found = [
+        remote = [
             (driver, file, path)
             for source in self._request.sources
             for driver in [self._driver(parse(source.address))]
@@ -124,7 +124,7 @@ class Fetch:
         ]
         self._warn_of_unusable()
         if not self._request.only_list:
-            self._download_all(found)
+            self._download_all(remote)
         self.news.is_finished = True
         self._tell(now=True)
 
@@ -206,15 +206,15 @@ class Fetch:
 
     # Downloading
 
-    def _download_all(self, found: list[tuple[Driver, RemoteFile, str]]) -> None:
-        self.news.total_files = len(found)
+    def _download_all(self, remote: list[tuple[Driver, RemoteFile, str]]) -> None:
+        self.news.total_files = len(remote)
         self._need_room()
-        for folder in sorted({os.path.dirname(path) for *_, path in found}):
+        for folder in sorted({os.path.dirname(path) for *_, path in remote}):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         with ThreadPoolExecutor(THREADS) as pool:
             waiting: dict[Future[None], str] = {}
             try:
-                for number, (driver, file, path) in enumerate(found):
+                for number, (driver, file, path) in enumerate(remote):
                     waiting[pool.submit(self._download, driver, file, path, number)] = path
                     if len(waiting) >= 2 * THREADS:
                         self._collect(waiting)

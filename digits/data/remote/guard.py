@@ -31,13 +31,13 @@ def install(is_listed: Callable[[str, int | None], bool]) -> None:
     resolve = socket.getaddrinfo
 
     def resolve_and_note(host: Any, port: Any, *arguments: Any, **named: Any) -> Any:
-        found = resolve(host, port, *arguments, **named)
+        addresses = resolve(host, port, *arguments, **named)
         name = host.decode() if isinstance(host, bytes) else str(host)
-        for *_, place in found:
+        for *_, place in addresses:
             address, number = str(place[0]), int(place[1])
             if is_listed(name.rstrip(".").lower(), number):
                 listed.add((address, number))
-        return found
+        return addresses
 
     def check(event: str, arguments: tuple[Any, ...]) -> None:
         if event not in ("socket.connect", "socket.sendto") or arguments[1] is None:

@@ -75,7 +75,7 @@ class WebDriver:
             base = response.url if urlsplit(response.url).path.endswith("/") else f"{response.url}/"
             links, decoder = _Links(), codecs.getincrementaldecoder("utf-8")("replace")
             size = 0
-            found: set[str] = set()
+            addresses: set[str] = set()
             for piece in self._pieces(response, url):
                 size += len(piece)
                 if size > MAX_PAGE_BYTES:
@@ -84,8 +84,8 @@ class WebDriver:
                 for link in links.take():
                     visited()
                     name = name_below(base, link)
-                    if name and name not in found:
-                        found.add(name)
+                    if name and name not in addresses:
+                        addresses.add(name)
                         yield name
 
     def _get(self, url: str) -> requests.Response:
@@ -208,5 +208,5 @@ class _Links(HTMLParser):
             self._found += [value for name, value in attributes if name == "href" and value]
 
     def take(self) -> list[str]:
-        found, self._found = self._found, []
-        return found
+        links, self._found = self._found, []
+        return links

@@ -33,34 +33,34 @@ def match(detections: Rows, objects: Rows) -> NDArray[np.int64]:
     [objects, 5], have the class last; it is negative for rows without an object, and `IGNORED_BOX` for regions to
     ignore. Detections with higher scores choose first, so that those above any score match as they do among all.
     """
-    found = np.full(len(detections), FALSE)
+    matched = np.full(len(detections), FALSE)
     if not len(detections) or not len(objects):
-        return found
+        return matched
     shared = overlaps(detections, objects)
     is_free = objects[:, 4] >= 0
     is_ignored = objects[:, 4] == IGNORED_BOX
     for place in np.argsort(-detections[:, 4], kind="stable"):
         fitting = np.where(is_free & (objects[:, 4] == detections[place, 5]), shared[place], 0)
         if fitting.max() >= MIN_IOU:
-            found[place] = fitting.argmax()
-            is_free[found[place]] = False
+            matched[place] = fitting.argmax()
+            is_free[matched[place]] = False
         elif shared[place, is_ignored].max(initial=0) >= MIN_IOU:
-            found[place] = IN_IGNORED
-    return found
+            matched[place] = IN_IGNORED
+    return matched
 
 
-def confusion(detections: Rows, objects: Rows, found: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
+def confusion(detections: Rows, objects: Rows, matched: NDArray[np.int64], classes: int) -> NDArray[np.int64]:
     """Return the number of objects of each class, by row, detected as each class, int64 [classes + 1, classes + 1].
 
-    The last column counts missed objects, the last row detections without an object. ``found`` is the result of
+    The last column counts missed objects, the last row detections without an object. ``matched`` is the result of
     `match` for these ``detections``. A false detection that overlaps an object that is not found confuses its class.
     """
     counts = np.zeros((classes + 1, classes + 1), np.int64)
-    hits = found >= 0
-    np.add.at(counts, (objects[found[hits], 4].astype(int), detections[hits, 5].astype(int)), 1)
+    hits = matched >= 0
+    np.add.at(counts, (objects[matched[hits], 4].astype(int), detections[hits, 5].astype(int)), 1)
     is_missed = objects[:, 4] >= 0
-    is_missed[found[hits]] = False
-    false = np.flatnonzero(found == FALSE)
+    is_missed[matched[hits]] = False
+    false = np.flatnonzero(matched == FALSE)
     shared = overlaps(detections[false], objects)
     for place in np.argsort(-detections[false, 4], kind="stable"):
         fitting = np.where(is_missed, shared[place], 0)

@@ -160,9 +160,9 @@ class Boxes(Target, frozen=True, kw_only=True):
         detections = np.array(
             [[*each["box"], each["score"], places.get(each["label"], -1)] for each in predicted], np.float32
         ).reshape(-1, 6)
-        found = match(detections, objects)
+        matched = match(detections, objects)
         scores = np.full(len(objects), 0.0)
-        scores[found[found >= 0]] = detections[found >= 0, 4]
+        scores[matched[matched >= 0]] = detections[matched >= 0, 4]
         drawn = [
             {
                 **asdict(box),
@@ -176,7 +176,7 @@ class Boxes(Target, frozen=True, kw_only=True):
             if not box.ignored
         ]
         others = {FALSE: ("false", FALSE_COLOR), IN_IGNORED: ("ignored", IGNORED_COLOR)}
-        for each, place in zip(predicted, found.tolist(), strict=True):
+        for each, place in zip(predicted, matched.tolist(), strict=True):
             status, color = others.get(place, ("found", FOUND_COLOR))
             name = "" if len(self.names) == 1 else each["label"]
             words = f"{name} {100 * each['score']:.0f}%".strip()

@@ -13,7 +13,7 @@ from digits.data.class_names import sort_labels
 from digits.data.databases import Database
 from digits.data.images import UnusableImage, reason_of
 from digits.data.sources import UnusableSource, count_of, show
-from digits.kinds.classification.databases import Checks, Found, check_mean, find
+from digits.kinds.classification.databases import Checks, OpenDatabases, check_mean, find
 from digits.kinds.classification.recipe import Databases
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, thumbnail
 
@@ -47,7 +47,7 @@ class DatabaseOverview(Overview):
     def __init__(self, source: Databases) -> None:
         super().__init__()
         self._source = source
-        self._found: Found
+        self._found: OpenDatabases
         self._checks: Checks
         self._scans: dict[str, _Scan] = {}
         self._counts: Counter[str] = Counter()

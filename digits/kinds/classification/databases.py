@@ -23,7 +23,7 @@ MAX_FAULTS = 1000
 
 
 @dataclass
-class Found:
+class OpenDatabases:
     """The databases of a source by split, and the names of the classes, if they are known.
 
     ``job`` is whether they are those of a dataset job of DIGITS.
@@ -40,11 +40,11 @@ class Found:
             database.close()
 
 
-def find(source: Databases) -> Found:
+def find(source: Databases) -> OpenDatabases:
     """Open the databases of ``source``; raises UnusableSource."""
     root = Path(source.folder)
     job = find_job(root)
-    found = Found(job=job is not None)
+    opened = OpenDatabases(job=job is not None)
     labels = Path(source.labels) if source.labels else None
     if job is not None:
         if job.targets:
@@ -58,19 +58,19 @@ def find(source: Databases) -> Found:
                 "Copy it from the job folder, or choose a file with the class names.",
             )
         labels = labels or job.labels
-        found.databases = {name: open_database(path, root) for name, path in job.images.items()}
-        found.mean = read_mean(job.mean, root) if job.mean is not None else None
+        opened.databases = {name: open_database(path, root) for name, path in job.images.items()}
+        opened.mean = read_mean(job.mean, root) if job.mean is not None else None
     else:
-        found.databases["train"] = open_database(root)
+        opened.databases["train"] = open_database(root)
     for name, path in (("val", source.val), ("test", source.test)):
         if path:
-            found.databases[name] = open_database(Path(path))
+            opened.databases[name] = open_database(Path(path))
     if labels is not None:
-        found.names = read_names(labels)
-    for name, database in found.databases.items():
+        opened.names = read_names(labels)
+    for name, database in opened.databases.items():
         if not database.count:
             raise UnusableSource(f"The database {database.describe()} is empty.", f"It has no {name} images.")
-    return found
+    return opened
 
 
 class Checks:
@@ -102,15 +102,15 @@ class Checks:
 
 def plan(recipe: CreateClassification, source: Databases, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe`` from ``source``; raises UnusableSource."""
-    found = find(source)
-    checks = Checks(found.names)
-    splits = {name: _collect(database, checks, progress) for name, database in found.databases.items()}
-    if found.mean is not None and checks.shape is not None:
-        check_mean(found.mean, checks.shape)
+    opened = find(source)
+    checks = Checks(opened.names)
+    splits = {name: _collect(database, checks, progress) for name, database in opened.databases.items()}
+    if opened.mean is not None and checks.shape is not None:
+        check_mean(opened.mean, checks.shape)
     # Databases are read in order.
-    made = plan_listings(splits, found.names, recipe, SourceNotes(), is_shuffled=False)
+    made = plan_listings(splits, opened.names, recipe, SourceNotes(), is_shuffled=False)
     if set(made.splits) == set(splits):  # otherwise it belongs to different images
-        made.known_mean = found.mean
+        made.known_mean = opened.mean
     return made
 
 

@@ -59,15 +59,15 @@ def text_rows(
         if not text:
             continue
         try:
-            found = _LINE.fullmatch(text)
-            if found is None:
+            match = _LINE.fullmatch(text)
+            if match is None:
                 raise ValueError("not a path followed by the index of a class")
-            index = int(found["index"])
+            index = int(match["index"])
             if not 0 <= index < len(names):
                 raise ValueError(
                     f"the class {index} is not between 0 and {len(names) - 1}, the lines of the labels file"
                 )
-            written = found["path"]
+            written = match["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':
                 written = written[1:-1]
             file, exists, differs = resolve(written)

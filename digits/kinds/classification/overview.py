@@ -62,20 +62,20 @@ class FolderOverview(Overview):
                 yield sum(scan.seen for scan in self._scans)
 
     def conclude(self) -> tuple[str, list[str]]:
-        found = merge(self._scans)
-        return str(found.root), [name for item in found.classes for name in item.files]
+        scan = merge(self._scans)
+        return str(scan.root), [name for item in scan.classes for name in item.files]
 
     def describe(self, summary: SourceSummary) -> None:
-        found = merge(self._scans)
-        self.is_complete = found.complete
-        images, classes = count_of(found.count, "image"), count_of(len(found.classes), "class")
+        merged = merge(self._scans)
+        self.is_complete = merged.complete
+        images, classes = count_of(merged.count, "image"), count_of(len(merged.classes), "class")
         summary.facts.insert(0, f"{self.at_least}{images} in {self.at_least.lower()}{classes}.")
-        counts = [(item.label, len(item.files)) for item in found.classes if item.files]
+        counts = [(item.label, len(item.files)) for item in merged.classes if item.files]
         summary.set_bars("Images per class", counts)
-        if found.complete:
-            self._describe_classes(found, counts, summary)
+        if merged.complete:
+            self._describe_classes(merged, counts, summary)
         named = (
-            [] if found.count else named_classes([name for scan in self._scans for name in scan.loose_names])
+            [] if merged.count else named_classes([name for scan in self._scans for name in scan.loose_names])
         )
         if named:
             summary.suggestion = Suggestion(
@@ -84,11 +84,11 @@ class FolderOverview(Overview):
                 {"classes_from_names": True},
             )
 
-    def _describe_classes(self, found: Scan, counts: list[tuple[str, int]], summary: SourceSummary) -> None:
-        summary.problems += remarks(found)
+    def _describe_classes(self, scan: Scan, counts: list[tuple[str, int]], summary: SourceSummary) -> None:
+        summary.problems += remarks(scan)
         try:
-            kept = large_enough(found, max(self._min_per_class, 1), summary.problems)
-            need_two_classes(found, kept, summary.problems)
+            kept = large_enough(scan, max(self._min_per_class, 1), summary.problems)
+            need_two_classes(scan, kept, summary.problems)
         except UnusableSource as error:
             summary.problems.append(error.sentences)
         fewest, most = min(counts, key=_count, default=None), max(counts, key=_count, default=None)

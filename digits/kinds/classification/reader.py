@@ -239,10 +239,10 @@ def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False
     The scan remains incomplete if a folder has more than ``max_entries`` entries. The classes are the names of folders,
     or with ``by_name`` those in the names of the images; see `class_in_name`.
     """
-    found = Scan(Path(root), by_name=by_name)
+    listed = Scan(Path(root), by_name=by_name)
     classes: dict[str, ClassFolder] = {}
     resolved = os.path.realpath(root)
-    walk = _Walk(found, resolved, max_entries)
+    walk = _Walk(listed, resolved, max_entries)
     try:
         entries = walk.entries(resolved)
     except OSError as error:
@@ -252,35 +252,35 @@ def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False
             images = ClassFolder(entry.name, entry.name)
             if walk.is_folder(entry):
                 for _ in walk.collect(entry, images):
-                    yield found
+                    yield listed
             elif walk.is_image(entry):
                 images.files.append(entry.name)
             else:
                 images.left_out.add(entry.name)
-            found.left_out.update(images.left_out)
+            listed.left_out.update(images.left_out)
             for file in images.files:
                 label = label_of(class_in_name(os.path.basename(file)))
                 if label:
                     classes.setdefault(label, ClassFolder(label, label)).files.append(file)
                 else:
-                    found.loose += 1
-            found.classes = list(classes.values())
+                    listed.loose += 1
+            listed.classes = list(classes.values())
         elif walk.is_folder(entry):
             label = label_of(entry.name)
             item = classes.setdefault(label, ClassFolder(entry.name, label))
-            found.classes = list(classes.values())
+            listed.classes = list(classes.values())
             for _ in walk.collect(entry, item):
-                yield found
+                yield listed
         elif walk.is_image(entry):
-            found.loose += 1
-            found.loose_names.append(entry.name)
+            listed.loose += 1
+            listed.loose_names.append(entry.name)
         else:
-            found.left_out.add(entry.name)
-        yield found
+            listed.left_out.add(entry.name)
+        yield listed
     if by_name and not walk.is_truncated:
-        found.classes.sort(key=lambda item: os.fsencode(item.name))
-    found.complete = not walk.is_truncated
-    yield found
+        listed.classes.sort(key=lambda item: os.fsencode(item.name))
+    listed.complete = not walk.is_truncated
+    yield listed
 
 
 def label_of(folder_name: str) -> str:
@@ -328,8 +328,8 @@ def plan(
 class _Walk:
     """One traversal of a root, with the visited and skipped entries."""
 
-    def __init__(self, found: Scan, root: str, max_entries: int | None) -> None:
-        self._found = found
+    def __init__(self, scan: Scan, root: str, max_entries: int | None) -> None:
+        self._found = scan
         self._root = root
         self._max_entries = max_entries
         self.is_truncated = False
@@ -431,10 +431,10 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
+def large_enough(scan: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
     """Return the classes with at least ``minimum`` images, and report the others in ``warnings``."""
-    kept = [item for item in found.classes if item.files and len(item.files) >= minimum]
-    small = [item for item in found.classes if len(item.files) < minimum]
+    kept = [item for item in scan.classes if item.files and len(item.files) >= minimum]
+    small = [item for item in scan.classes if len(item.files) < minimum]
     if small:
         names = listed(
             f"{item.label} ({len(item.files)}{f', besides {item.left_out}' if item.left_out else ''})"
@@ -444,12 +444,12 @@ def large_enough(found: Scan, minimum: int, warnings: list[str]) -> list[ClassFo
     return kept
 
 
-def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) -> None:
+def need_two_classes(scan: Scan, kept: list[ClassFolder], warnings: list[str]) -> None:
     """Raise UnusableSource if fewer than two classes are ``kept``."""
-    if not found.count:
-        raise _without_images(found)
-    root = show(str(found.root))
-    left_out = warnings[-1] if len(kept) < len(found.classes) else ""
+    if not scan.count:
+        raise _without_images(scan)
+    root = show(str(scan.root))
+    left_out = warnings[-1] if len(kept) < len(scan.classes) else ""
     if not kept:
         raise UnusableSource(f"No class in {root} has enough images.", left_out)
     if len(kept) == 1:
@@ -460,14 +460,14 @@ def need_two_classes(found: Scan, kept: list[ClassFolder], warnings: list[str]) 
         )
 
 
-def _without_images(found: Scan) -> UnusableSource:
-    root = show(str(found.root))
-    if found.loose:
+def _without_images(scan: Scan) -> UnusableSource:
+    root = show(str(scan.root))
+    if scan.loose:
         return UnusableSource(
-            f"No folders with images found in {root}, but {count_of(found.loose, 'image')} directly in it.",
-            _advice_on_names(found) or "Put the images of each class into a separate folder.",
+            f"No folders with images found in {root}, but {count_of(scan.loose, 'image')} directly in it.",
+            _advice_on_names(scan) or "Put the images of each class into a separate folder.",
         )
-    return without_images(found.root, found.unreadable, found.unread)
+    return without_images(scan.root, scan.unreadable, scan.unread)
 
 
 def advise_names(classes: list[str]) -> str:
@@ -478,44 +478,44 @@ def advise_names(classes: list[str]) -> str:
     )
 
 
-def _advice_on_names(found: Scan) -> str:
-    classes = named_classes(found.loose_names)
+def _advice_on_names(scan: Scan) -> str:
+    classes = named_classes(scan.loose_names)
     return advise_names(classes) if classes else ""
 
 
-def remarks(found: Scan) -> list[str]:
+def remarks(scan: Scan) -> list[str]:
     """Return warnings about a scan for the user."""
-    root = show(str(found.root))
-    remarks = found.unread.remarks()
-    if found.links:
+    root = show(str(scan.root))
+    remarks = scan.unread.remarks()
+    if scan.links:
         remarks.append(
-            f"{count_of(found.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
+            f"{count_of(scan.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
         )
-    if found.specials:
+    if scan.specials:
         remarks.append(
-            f"{count_of(found.specials, 'special file')} (pipe, device or socket) ignored in {root}."
+            f"{count_of(scan.specials, 'special file')} (pipe, device or socket) ignored in {root}."
         )
-    if found.loose and found.by_name:
-        remarks.append(f"{count_of(found.loose, 'image')} ignored in {root}: no class in the name.")
-    elif found.loose and found.count:
+    if scan.loose and scan.by_name:
+        remarks.append(f"{count_of(scan.loose, 'image')} ignored in {root}: no class in the name.")
+    elif scan.loose and scan.count:
         remarks.append(
-            f"{count_of(found.loose, 'image')} ignored directly in {root}, outside any class's folder."
+            f"{count_of(scan.loose, 'image')} ignored directly in {root}, outside any class's folder."
         )
-    if found.unreadable:
-        remarks.append(f"Folders in {root} that cannot be read: {listed(found.unreadable)}.")
+    if scan.unreadable:
+        remarks.append(f"Folders in {root} that cannot be read: {listed(scan.unreadable)}.")
     return remarks
 
 
-def _need_classes(found: Scan, names: list[str]) -> None:
+def _need_classes(scan: Scan, names: list[str]) -> None:
     """Raise UnusableSource if all ``names`` of classes are those of splits."""
     if declares_splits(names) and all(map(split_named, names)):
         raise UnusableSource(
-            f"{show(str(found.root))} contains splits instead of classes: {listed(names)}.",
+            f"{show(str(scan.root))} contains splits instead of classes: {listed(names)}.",
             "Enter the folder of each split, or all of them for training to mix their images.",
         )
 
 
-def _remark_on_names(found: Scan, classes: list[ClassFolder], warnings: list[str]) -> None:
+def _remark_on_names(scan: Scan, classes: list[ClassFolder], warnings: list[str]) -> None:
     folded = Counter(item.label.casefold() for item in classes)
     alike = [item.label for item in classes if folded[item.label.casefold()] > 1]
     if alike:
@@ -538,16 +538,16 @@ def _shared_out(
 
 
 def _matched(
-    name: str, found: Scan, bounds: Bounds, classes: list[ClassFolder], seed: int, warnings: list[str]
+    name: str, scan: Scan, bounds: Bounds, classes: list[ClassFolder], seed: int, warnings: list[str]
 ) -> SplitPlan:
     """Return the split of a separate folder, whose classes are those of train."""
-    root = show(str(found.root))
-    if not found.count:
-        raise _without_images(found)
+    root = show(str(scan.root))
+    if not scan.count:
+        raise _without_images(scan)
     numbers = {item.name: number for number, item in enumerate(classes)}
     numbers |= {item.label: number for number, item in enumerate(classes)}
-    known = [item for item in found.classes if item.name in numbers or item.label in numbers]
-    unknown = [item.label for item in found.classes if item not in known]
+    known = [item for item in scan.classes if item.name in numbers or item.label in numbers]
+    unknown = [item.label for item in scan.classes if item not in known]
     if not known:
         raise UnusableSource(
             f"No folder in {root} is named like a class of the training images.",
@@ -557,8 +557,8 @@ def _matched(
         warnings.append(
             f"Folders in {root} without a class of that name in the training images: {listed(unknown)}."
         )
-    split = SplitPlan(ImageFolder(found.root))
-    kept = large_enough(Scan(found.root, known), bounds.minimum, warnings)
+    split = SplitPlan(ImageFolder(scan.root))
+    kept = large_enough(Scan(scan.root, known), bounds.minimum, warnings)
     for item in kept:
         files = choose(item.files, seed, name, item.name, maximum=bounds.maximum)
         split.files += files

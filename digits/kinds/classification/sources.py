@@ -228,14 +228,14 @@ def _folder_split(form: Any, split: str, *folders: str) -> FolderSplit:
 
 def _subfolders(folder: str, enough: int) -> list[str]:
     """Return the names of the first sub-folders that are not hidden. The task examines all of them."""
-    found: list[str] = []
+    folders: list[str] = []
     with os.scandir(folder) as entries:
         for entry in entries:
             if is_visible(entry.name) and entry.is_dir():
-                found.append(entry.name)
-            if len(found) == enough:
+                folders.append(entry.name)
+            if len(folders) == enough:
                 break
-    return found
+    return folders
 
 
 class Lists(FormSource):

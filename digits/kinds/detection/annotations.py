@@ -131,10 +131,10 @@ class BoxChecks:
 
     def usable(self, image: AnnotatedImage, size: tuple[int, int] | None) -> list[Box]:
         """Return the usable boxes of an image, in pixels and clipped to its ``size``, None if it is unknown."""
-        found = [box for box in (self._check(box, size) for box in image.boxes) if box]
+        boxes = [box for box in (self._check(box, size) for box in image.boxes) if box]
         if not image.boxes:
             self.empty.append(show(image.file))
-        return found
+        return boxes
 
     def _check(self, box: Box, size: tuple[int, int] | None) -> Box | None:
         fault = box.fault()
@@ -153,24 +153,24 @@ class BoxChecks:
 
     def remarks(self) -> list[str]:
         """Return warnings about the checked images."""
-        found = []
+        remarks = []
         if count := self.dropped.count:
-            found.append(f"{count_of(count, 'box')} cannot be used: {self.dropped.describe()}.")
+            remarks.append(f"{count_of(count, 'box')} cannot be used: {self.dropped.describe()}.")
         if self.clipped:
-            found.append(
+            remarks.append(
                 f"{count_of(len(self.clipped), 'box')} clipped to the image: {first_lines(self.clipped)}."
             )
         if self.ignored:
-            found.append(
+            remarks.append(
                 f"{count_of(self.ignored.total(), 'object')} marked difficult, crowd or don’t care, or of a type that "
                 f"KITTI does not define: ignored ({listed(sorted(self.ignored))})."
             )
         if self.empty:
             verb = "has" if len(self.empty) == 1 else "have"
-            found.append(
+            remarks.append(
                 f"{count_of(len(self.empty), 'image')} {verb} no objects: {first_lines(self.empty)}."
             )
-        return found
+        return remarks
 
 
 def none_usable(ignored: Counter[str]) -> UnusableSource:

@@ -78,42 +78,42 @@ def find_columns(table: TableFile, settings: BoxTable) -> Places:
     Boxes have a right edge or a width, and a bottom edge or a height. Raises UnusableSource.
     """
     chosen = {field: name for field in COLUMNS if (name := getattr(settings, field))}
-    found = _usual(table) | {field: table.place(name) for field, name in chosen.items()}
+    columns = _usual(table) | {field: table.place(name) for field, name in chosen.items()}
     for edge, side in _SIDES.items():
-        if edge in found and side in found:
+        if edge in columns and side in columns:
             # Unless chosen, a width or height beside two edges is that of the image.
-            del found[edge if side in chosen and edge not in chosen else side]
+            del columns[edge if side in chosen and edge not in chosen else side]
     for field in _ORDER:
-        if field not in found and _SIDES.get(field) not in found:
+        if field not in columns and _SIDES.get(field) not in columns:
             raise _missing(table, field)
-    places = list(found.values())
+    places = list(columns.values())
     repeated = next((place for place in places if places.count(place) > 1), None)
     if repeated is not None:
-        fields = [role_of(field) for field, place in found.items() if place == repeated]
+        fields = [role_of(field) for field, place in columns.items() if place == repeated]
         raise UnusableSource(
             f"The column “{show(table.columns[repeated])}” is used for {' and '.join(fields)}.",
             "Choose another column for one of them.",
         )
-    return found
+    return columns
 
 
 def _usual(table: TableFile) -> Places:
     if _has_header(table):
         columns = [name.lower() for name in table.columns]
-        found = {
+        places = {
             field: next((columns.index(name) for name in names if name in columns), None)
             for field, names in COLUMNS.items()
         }
-        return {field: place for field, place in found.items() if place is not None}
+        return {field: place for field, place in places.items() if place is not None}
     return {field: place for place, field in enumerate(_ORDER)} if len(table.columns) == len(_ORDER) else {}
 
 
 def _stated_size(table: TableFile, places: Places) -> list[int]:
     """Return the places of the width and the height of the image, beside the edges of boxes; none without them."""
     usual = _usual(table)
-    found = [usual[field] for field in _SIDES.values() if field in usual]
-    is_free = set(_SIDES) <= set(places) and not set(found) & set(places.values())
-    return found if len(found) == len(_SIDES) and is_free else []
+    sides = [usual[field] for field in _SIDES.values() if field in usual]
+    is_free = set(_SIDES) <= set(places) and not set(sides) & set(places.values())
+    return sides if len(sides) == len(_SIDES) and is_free else []
 
 
 def _has_header(table: TableFile) -> bool:
@@ -170,7 +170,7 @@ def _number(text: str, has_decimal_commas: bool) -> float:
 def _images(
     table: TableFile, root: Path, places: Places, stated: list[int], faults: Faults
 ) -> Iterator[AnnotatedImage]:
-    found: dict[str, AnnotatedImage] = {}
+    images: dict[str, AnnotatedImage] = {}
     are_of_boxes = True
     has_commas = table.has_decimal_commas(
         place for field, place in places.items() if field not in ("image_column", "class_column")
@@ -181,13 +181,13 @@ def _images(
             continue
         faults.usable += 1
         faults.match(row.written, row.file)
-        annotated = found.setdefault(row.file, AnnotatedImage(row.file, []))
+        annotated = images.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
             left, top, right, bottom, name, size = row.value
             annotated.boxes.append(Box(left, top, right, bottom, name, f"line {row.line}"))
             annotated.declared = size
             are_of_boxes &= size is None or max(abs(right - left - size[0]), abs(bottom - top - size[1])) <= 1
-    for annotated in found.values():
+    for annotated in images.values():
         if are_of_boxes:
             annotated.declared = None
         yield annotated

@@ -59,7 +59,7 @@ def find_names(
     levels = MAX_LEVELS_ABOVE if may_read else 0
     faults: list[UnusableSource] = []
     inner = (Path(folder) for folder, _ in walk(labels, skips_hidden=True) if folder != str(labels))
-    found = [
+    names_files = [
         file
         for folder in sorted(itertools.islice(inner, _MAX_INNER_FOLDERS))
         for file in _read_files(folder, allowed, faults)
@@ -69,10 +69,12 @@ def find_names(
             break
         files = list(_read_files(folder, allowed, faults))
         is_below = folder.is_relative_to(top)
-        found += [file for file in files if is_below or not found or _refers_to(file.path, images)]
-    if faults and not found:
+        names_files += [
+            file for file in files if is_below or not names_files or _refers_to(file.path, images)
+        ]
+    if faults and not names_files:
         raise faults[0]
-    return _contradicting(found)
+    return _contradicting(names_files)
 
 
 def find_shared_names(
@@ -91,16 +93,16 @@ def find_shared_names(
     return shared
 
 
-def choose_file(found: Sequence[NamesFile]) -> NamesFile | None:
+def choose_file(files: Sequence[NamesFile]) -> NamesFile | None:
     """Return the only file, or None; raises UnusableSource if there are several."""
-    if len(found) > 1:
-        raise UnusableSource(describe_files(found), "Enter the path of one of them as “Class names”.")
-    return found[0] if found else None
+    if len(files) > 1:
+        raise UnusableSource(describe_files(files), "Enter the path of one of them as “Class names”.")
+    return files[0] if files else None
 
 
-def describe_files(found: Sequence[NamesFile]) -> str:
+def describe_files(names_files: Sequence[NamesFile]) -> str:
     """Return a sentence about files that contradict each other."""
-    files = " and ".join(f"{show(str(file.path))} ({listed(file.names.values())})" for file in found)
+    files = " and ".join(f"{show(str(file.path))} ({listed(file.names.values())})" for file in names_files)
     return f"The classes have different names in {files}."
 
 
@@ -186,9 +188,9 @@ def _names_of(path: Path, value: Any) -> Names:
         return _numbered(value)
     if isinstance(value, dict) and all(map(is_text, value.values())):
         for pairs in (value.items(), ((number, name) for name, number in value.items())):
-            found = {number: name.strip() for number, name in pairs}
-            if all(map(_is_class_number, found)):
-                return {int(number): name for number, name in found.items() if name}
+            names = {number: name.strip() for number, name in pairs}
+            if all(map(_is_class_number, names)):
+                return {int(number): name for number, name in names.items() if name}
     raise UnusableSource(
         f"{show(path.name)}: “names” is neither a list of names nor an object with a name for each number.",
         "Write it as names: [first, second], or one per line.",
@@ -203,10 +205,10 @@ def _numbered(names: Iterable[str]) -> Names:
     return {number: name.strip() for number, name in enumerate(names) if name.strip()}
 
 
-def _contradicting(found: Collection[NamesFile]) -> list[NamesFile]:
+def _contradicting(files: Collection[NamesFile]) -> list[NamesFile]:
     """Return the files without those whose names another one has too."""
     kept: list[NamesFile] = []
-    for file in found:
+    for file in files:
         same = next((other for other in kept if _agree(other.names, file.names)), None)
         if same is None:
             kept.append(file)

@@ -28,13 +28,13 @@ class Annotation(coco.Annotation, gc=False):
 
 
 def _open(source: Source) -> Annotations:
-    found = coco.read(source.labels, source.images, Annotation)
+    content = coco.read(source.labels, source.images, Annotation)
     # Several entries can describe the same image.
-    objects: dict[str, list[Box]] = {path: [] for path in found.paths.values()}
+    objects: dict[str, list[Box]] = {path: [] for path in content.paths.values()}
     around, without = 0, []
-    for item in found.annotations:
+    for item in content.annotations:
         if item.bbox and len(item.bbox) != 4:
-            found.skip(item, f"bbox has {len(item.bbox)} numbers instead of four")
+            content.skip(item, f"bbox has {len(item.bbox)} numbers instead of four")
             continue
         if item.bbox:
             left, top, width, height = item.bbox
@@ -43,15 +43,15 @@ def _open(source: Source) -> Annotations:
             try:
                 edges = _edges_around(item.segmentation)
             except ValueError as error:
-                found.skip(item, str(error))
+                content.skip(item, str(error))
                 continue
             around += edges is not None
         if edges is None:
             without.append(f"annotation {item.id}")
         else:
-            name, where = found.categories[item.category_id], f"annotation {item.id}"
+            name, where = content.categories[item.category_id], f"annotation {item.id}"
             box = Box(*edges, name, where, is_ignored=item.iscrowd != 0)
-            objects[found.paths[item.image_id]].append(box)
+            objects[content.paths[item.image_id]].append(box)
     remarks = []
     if around:
         remarks.append(
@@ -61,9 +61,11 @@ def _open(source: Source) -> Annotations:
         remarks.append(
             f"{count_of(len(without), 'object')} without a bbox or polygon: not used ({first_lines(without)})."
         )
-    stated = {path: found.images[number] for number, path in found.paths.items()}
+    stated = {path: content.images[number] for number, path in content.paths.items()}
     sizes = {path: declared_size(image.width, image.height) for path, image in stated.items()}
-    return Annotations(_images(objects, sizes), found.classes, remarks, faults=found.faults, have_sides=True)
+    return Annotations(
+        _images(objects, sizes), content.classes, remarks, faults=content.faults, have_sides=True
+    )
 
 
 def _images(objects: dict[str, list[Box]], sizes: dict[str, Size | None]) -> Iterator[AnnotatedImage]:

@@ -29,8 +29,8 @@ def _open(source: Source) -> Annotations:
     box_remarks: list[str] = []
     classes: list[str] = []
     faults = Faults(source.labels, row="image")
-    found = _read(source.labels, source.images, classes, (remarks, box_remarks), faults)
-    return Annotations(found, classes, remarks, box_remarks=box_remarks, faults=[faults])
+    images = _read(source.labels, source.images, classes, (remarks, box_remarks), faults)
+    return Annotations(images, classes, remarks, box_remarks=box_remarks, faults=[faults])
 
 
 def _read(

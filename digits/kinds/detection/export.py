@@ -26,10 +26,10 @@ class _Boxes(Export):
         """Return the objects of a record, and its regions to ignore; raises DamagedRecords."""
         target = self.manifest.target
         rows = record.target(target).tolist()
-        found = [(*row[:4], int(row[4])) for row in rows if row[4] != NO_BOX]
-        if any(place >= len(target.names) for *_, place in found):
+        objects = [(*row[:4], int(row[4])) for row in rows if row[4] != NO_BOX]
+        if any(place >= len(target.names) for *_, place in objects):
             raise DamagedRecords(f"record of {record.filename!r} has an unknown class")
-        return found
+        return objects
 
 
 class Coco(CocoExport, _Boxes):

@@ -122,23 +122,23 @@ class Annotations(FormSource):
             form.set_names({split: (Path(images[split]), Path(labels[split])) for split in used})
 
     def summarize(self, form: Any, recipe: CreateDetection) -> Iterator[SourceSummary]:
-        root, suggestion, note, found = Path(recipe.images), None, "", {}
+        root, suggestion, note, sources = Path(recipe.images), None, "", {}
         if form.text_of("train_label_folder"):
             images, labels = root, form.find_labels(Path(recipe.labels))
         else:
-            found = form.find_sources(root)
-            if not found:
+            sources = form.find_sources(root)
+            if not sources:
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
-            lists = form.find_lists(root, found)
-            (images, labels), note = found["train"], describe_annotations(root, found, lists)
+            lists = form.find_lists(root, sources)
+            (images, labels), note = sources["train"], describe_annotations(root, sources, lists)
             if lists:
-                suggestion = suggest_mixing(source_fields(found))
-            elif len(found) > 1 and all(
-                find_format(path, recipe.format) is yolo.FORMAT for _, path in found.values()
+                suggestion = suggest_mixing(source_fields(sources))
+            elif len(sources) > 1 and all(
+                find_format(path, recipe.format) is yolo.FORMAT for _, path in sources.values()
             ):
-                shared = os.path.commonpath([path for paths in found.values() for path in paths])
+                shared = os.path.commonpath([path for paths in sources.values() for path in paths])
                 suggestion = suggest_mixing({"train_image_folder": shared, "train_label_folder": shared})
-        named = form.find_names(found or {"train": (images, labels)})
+        named = form.find_names(sources or {"train": (images, labels)})
         if len(named) > 1:
             return iter([SourceSummary(suggestion=suggest_names(named))])
         names = recipe.class_names or "".join(str(file.path) for file in named)
@@ -271,14 +271,14 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         images = self.train_image_folder
         if not field.data and not images.errors:
             with as_field_error():
-                found = {} if is_address(images.data) else self.find_sources(Path(images.data))
-            if not found:
+                sources = {} if is_address(images.data) else self.find_sources(Path(images.data))
+            if not sources:
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
-            lists = self.find_lists(Path(images.data), found)
-            self.set(**source_fields(found), **list_fields(lists))
-            places = {split: labels for split, (_, labels) in found.items()} | {
+            lists = self.find_lists(Path(images.data), sources)
+            self.set(**source_fields(sources), **list_fields(lists))
+            places = {split: labels for split, (_, labels) in sources.items()} | {
                 split: paths[0] for split, paths in lists.items()
             }
             if len(places) > 1:
@@ -295,10 +295,10 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         """Find the annotations of a split in the folder of its ``images``; raises ValidationError."""
         if images.data and not field.data and not images.errors:
             with as_field_error():
-                found = {} if is_address(images.data) else find_sources(Path(images.data))
-            if not ("train" in found and all(map(self.meta.data_roots.contain, found["train"]))):
+                sources = {} if is_address(images.data) else find_sources(Path(images.data))
+            if not ("train" in sources and all(map(self.meta.data_roots.contain, sources["train"]))):
                 raise ValidationError(missing)
-            images.data, field.data = map(str, found["train"])
+            images.data, field.data = map(str, sources["train"])
         self._check_labels(field)
 
     def image_settings(self) -> dict[str, Any]:
@@ -352,24 +352,24 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
 
     def find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
         """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""
-        found = {
+        sources = {
             split: paths
             for split, paths in find_sources(root).items()
             if all(map(self.meta.data_roots.contain, paths))
             and (split == "train" or not self.text_of(f"{split}_label_folder"))
         }
-        return found if "train" in found else {}
+        return sources if "train" in sources else {}
 
-    def find_lists(self, root: Path, found: dict[str, tuple[Path, Path]]) -> Lists:
-        """Return the lists of the splits in ``root`` if all annotations were ``found`` together and none is entered."""
-        if len(found) > 1 or self.own_splits() or self.text_of("train_list"):
+    def find_lists(self, root: Path, sources: dict[str, tuple[Path, Path]]) -> Lists:
+        """Return the lists of the splits in ``root`` if all have one of the ``sources`` and none is entered."""
+        if len(sources) > 1 or self.own_splits() or self.text_of("train_list"):
             return {}
-        images, labels = found["train"]
+        images, labels = sources["train"]
         is_stored = find_format(labels, self.format.data).stores_images
         return {} if is_stored else find_lists(root, images, self.meta.data_roots.contain)
 
-    def find_names(self, found: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
-        """Return the file with the names of the classes in the YOLO files ``found``: several if these differ.
+    def find_names(self, sources: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
+        """Return the file with the names of the classes in the YOLO files of the ``sources``: several if these differ.
 
         Return none if one is entered, or if each split has its own. Raises UnusableSource.
         """
@@ -377,14 +377,14 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             return []
         real = [
             (Path(os.path.realpath(images)), Path(os.path.realpath(labels)))
-            for images, labels in found.values()
+            for images, labels in sources.values()
         ]
         of_yolo = [paths for paths in real if find_format(paths[1], self.format.data) is yolo.FORMAT]
         return find_shared_names(of_yolo, self.meta.data_roots.contain) if of_yolo else []
 
-    def set_names(self, found: dict[str, tuple[Path, Path]]) -> None:
+    def set_names(self, sources: dict[str, tuple[Path, Path]]) -> None:
         """Fill in the file with the names of the classes; if there are several, add an error. Raises UnusableSource."""
-        files = self.find_names(found)
+        files = self.find_names(sources)
         if len(files) > 1:
             self.add_error("class_names_file", f"{describe_files(files)} Enter the path of one of them.")
         elif files:

@@ -65,13 +65,13 @@ class FirstFiles:
 
     @cached_property
     def _names(self) -> list[str]:
-        found: list[str] = []
+        paths: list[str] = []
         for parent, files in walk(self.path):
             names = [name for name in files if name.lower().endswith(self._endings)]
-            found += [os.path.join(parent, name) for name in names if not is_about_labels(name)]
-            if len(found) >= MAX_SNIFFED_FILES:
+            paths += [os.path.join(parent, name) for name in names if not is_about_labels(name)]
+            if len(paths) >= MAX_SNIFFED_FILES:
                 break
-        return sorted(found)[:MAX_SNIFFED_FILES]
+        return sorted(paths)[:MAX_SNIFFED_FILES]
 
     def with_ending(self, *endings: str) -> list[str]:
         """Return the paths of those with one of ``endings``, in lowercase."""

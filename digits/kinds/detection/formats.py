@@ -172,28 +172,28 @@ def _declared_splits(root: Path, folders: tuple[Path, Path] | None) -> dict[str,
 
     They contain ``folders``, those of images and of annotations, or the other way around.
     """
-    found = {split: find_sources(folder).get("train") for split, folder in split_folders(root).items()}
-    if folders and not any(found.values()):
+    sources = {split: find_sources(folder).get("train") for split, folder in split_folders(root).items()}
+    if folders and not any(sources.values()):
         images, labels = map(split_folders, folders)
-        found = {split: (images[split], labels[split]) for split in images if split in labels}
-    used = {split: paths for split, paths in found.items() if paths}
+        sources = {split: (images[split], labels[split]) for split in images if split in labels}
+    used = {split: paths for split, paths in sources.items() if paths}
     return used if "train" in used and len(used) > 1 else {}
 
 
 def _coco_files(root: Path) -> dict[str, tuple[Path, Path]]:
     """Return the images and the annotations of splits with a COCO file each, such as ``instances_val2017.json``."""
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for place in (root / "annotations", root):
         # In COCO's download, other files contain captions and keypoints of the same images.
         for path in sorted(place.glob("*.json"), key=lambda path: not path.name.startswith("instances")):
             words = map(split_named, re.split(r"[-_.]", path.name))
-            found.setdefault(next(filter(None, words), ""), path)
-    found.pop("", None)
-    if not declares_splits(found):
+            files.setdefault(next(filter(None, words), ""), path)
+    files.pop("", None)
+    if not declares_splits(files):
         return {}
     images = root / "images" if (root / "images").is_dir() else root
     folders = split_folders(images) or split_folders(root)
-    return {split: (folders.get(split, images), found[split]) for split in SPLITS if split in found}
+    return {split: (folders.get(split, images), files[split]) for split in SPLITS if split in files}
 
 
 def is_detected(labels: Path) -> bool:

@@ -33,19 +33,19 @@ def load(data: bytes) -> Any:
 
 def items(value: Any) -> list[dict[str, Any]]:
     """Return the objects in a list, or the values of an object; none for anything else."""
-    found = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
-    return [item for item in found if isinstance(item, dict)]
+    values = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [item for item in values if isinstance(item, dict)]
 
 
 def number(value: Any, where: str) -> float:
     """Return a finite number, which may be written as a text; raises InvalidAnnotation."""
     try:
-        found = math.nan if isinstance(value, bool) else float(value)
+        result = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
-        found = math.nan
-    if not math.isfinite(found):
+        result = math.nan
+    if not math.isfinite(result):
         raise InvalidAnnotation(f"{where}: “{str(value)[:40]}” is not a number")
-    return found
+    return result
 
 
 def numbers(item: dict[str, Any], keys: Iterable[str], where: str) -> list[float]:
@@ -82,17 +82,17 @@ def polygon(points: list[tuple[float, float]], name: str, where: str) -> Box:
 
 def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0) -> list[tuple[float, float]]:
     """Return the outline of an ellipse with half the ``width`` and ``height``, rotated by ``angle`` in radians."""
-    found = []
+    points = []
     for step in range(_CORNERS_OF_ELLIPSES):
         turn = 2 * math.pi * step / _CORNERS_OF_ELLIPSES
         across, down = width * math.cos(turn), height * math.sin(turn)
-        found.append(
+        points.append(
             (
                 x + across * math.cos(angle) - down * math.sin(angle),
                 y + across * math.sin(angle) + down * math.cos(angle),
             )
         )
-    return found
+    return points
 
 
 def report_unused(

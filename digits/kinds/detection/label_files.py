@@ -77,8 +77,8 @@ class LabelFolder:
         is called like the label file. It raises InvalidAnnotation; such files are added to the ``faults``. Images
         without a file have no objects, or are not used. ``classes`` are those that the folder declares.
         """
-        found = self._read(parse, unlabeled_are_empty)
-        return Annotations(found, list(classes), self.remarks, faults=[self.faults])
+        annotated = self._read(parse, unlabeled_are_empty)
+        return Annotations(annotated, list(classes), self.remarks, faults=[self.faults])
 
     def _read(self, parse: Parse, unlabeled_are_empty: bool) -> Iterator[AnnotatedImage]:
         unused = set(self.images.values())
@@ -125,10 +125,10 @@ class LabelFolder:
     @cached_property
     def _inner(self) -> dict[str, str]:
         """The images by their `_inner_path`, where only one has it."""
-        found: dict[str, list[str]] = {}
+        names: dict[str, list[str]] = {}
         for file in set(self.images.values()):
-            found.setdefault(_inner_path(os.path.splitext(file)[0]), []).append(file)
-        return {path: images[0] for path, images in found.items() if len(images) == 1}
+            names.setdefault(_inner_path(os.path.splitext(file)[0]), []).append(file)
+        return {path: images[0] for path, images in names.items() if len(images) == 1}
 
     def image_of(self, name: str) -> str | None:
         """Return the image of an annotation file."""
@@ -137,8 +137,8 @@ class LabelFolder:
         return found or self.images.get(os.path.basename(stem))
 
     def _parse(self, parse: Parse, name: str) -> AnnotatedImage:
-        found = parse(self._bytes(name))
-        image = found if isinstance(found, AnnotatedImage) else AnnotatedImage("", found)
+        parsed = parse(self._bytes(name))
+        image = parsed if isinstance(parsed, AnnotatedImage) else AnnotatedImage("", parsed)
         image.boxes = [_named(box, name) for box in image.boxes]
         return image
 
@@ -195,15 +195,15 @@ def _named(box: Box, name: str) -> Box:
 
 
 def _files(folder: Path, ending: str) -> list[str]:
-    found = []
+    paths = []
     for parent, files in walk(folder, skips_hidden=True):
         inner = os.path.relpath(parent, folder)
-        found += [
+        paths += [
             os.path.normpath(os.path.join(inner, name))
             for name in files
             if name.lower().endswith(ending) and not name.startswith(".")
         ]
-    return found
+    return paths
 
 
 def _by_stem(files: list[str]) -> dict[str, str]:
@@ -214,7 +214,7 @@ def _by_stem(files: list[str]) -> dict[str, str]:
         stem = os.path.splitext(file)[0]
         whole[stem] = file
         names.setdefault(os.path.basename(stem), []).append(file)
-    return {name: found[0] for name, found in names.items() if len(found) == 1} | whole
+    return {name: named[0] for name, named in names.items() if len(named) == 1} | whole
 
 
 def _inner_path(stem: str) -> str:

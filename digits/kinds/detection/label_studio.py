@@ -76,7 +76,7 @@ class _Reader:
         """Return the results of the latest annotation; None if there is none."""
         if "data" not in task:  # JSON-MIN
             lists = [value for value in task.values() if isinstance(value, list)]
-            return [item for found in lists for item in items(found)]
+            return [item for results in lists for item in items(results)]
         done = [
             item
             for item in items(task.get("annotations") or task.get("completions"))
@@ -125,13 +125,13 @@ def _image_of(task: dict[str, Any]) -> str:
         else {}
     )
     named = [texts[key] for key in IMAGE_COLUMNS if key in texts]
-    found = [
+    values = [
         *named,
         *(value for value in texts.values() if is_image(value.partition("?")[0]) or "/data/" in value),
     ]
-    if not found:
+    if not values:
         raise InvalidAnnotation("no image")
-    return found[0]
+    return values[0]
 
 
 def _box(value: dict[str, Any], size: tuple[int, int] | None, name: str, where: str) -> Box | None:

@@ -34,10 +34,10 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not is_labelme(content):
         raise InvalidAnnotation("no list of “shapes”")
-    found = (_box(item, f"shape {place}", unused) for place, item in enumerate(items(content["shapes"]), 1))
+    boxes = (_box(item, f"shape {place}", unused) for place, item in enumerate(items(content["shapes"]), 1))
     file = str(content.get("imagePath") or "")
     size = declared_size(content.get("imageWidth"), content.get("imageHeight"))
-    return AnnotatedImage(ntpath.basename(file), [box for box in found if box], size)
+    return AnnotatedImage(ntpath.basename(file), [box for box in boxes if box], size)
 
 
 def is_labelme(content: Any) -> bool:
@@ -73,9 +73,9 @@ def _looks_like(head: bytes) -> bool:
 def _open(source: Source) -> Annotations:
     unused: Counter[str] = Counter()
     folder = LabelFolder(source.labels, source.images, ".json")
-    found = folder.annotations(lambda data: parse(data, unused))
-    found.images = report_unused(found.images, unused, found.remarks)
-    return found
+    annotations = folder.annotations(lambda data: parse(data, unused))
+    annotations.images = report_unused(annotations.images, unused, annotations.remarks)
+    return annotations
 
 
 FORMAT = Format(

@@ -28,10 +28,10 @@ from digits.kinds.split_lists import Lists
 from digits.kinds.table_summary import MAX_BYTES, Preview
 
 
-def source_fields(found: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
+def source_fields(sources: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
     """Return the values of the form fields for the images and the annotations of each split."""
     fields: dict[str, str | bool] = {}
-    for split, (images, labels) in found.items():
+    for split, (images, labels) in sources.items():
         fields |= {f"{split}_image_folder": str(images), f"{split}_label_folder": str(labels)}
     return fields
 
@@ -41,11 +41,11 @@ def describe_names(path: str) -> str:
     return f"The names of the classes are those in {show(os.path.basename(path))}."
 
 
-def suggest_names(found: Sequence[NamesFile]) -> Suggestion:
+def suggest_names(files: Sequence[NamesFile]) -> Suggestion:
     """Ask which of several files has the names of the classes."""
-    first = found[0]
-    root = os.path.commonpath([file.path.parent for file in found])
-    places = [f"{show(os.path.relpath(file.path, root))} ({listed(file.names.values())})" for file in found]
+    first = files[0]
+    root = os.path.commonpath([file.path.parent for file in files])
+    places = [f"{show(os.path.relpath(file.path, root))} ({listed(file.names.values())})" for file in files]
     name = show(os.path.relpath(first.path, root))
     return Suggestion(
         f"The classes have different names in {joined(places)}. Use {name}, or enter another one as “Class names”?",
@@ -54,10 +54,10 @@ def suggest_names(found: Sequence[NamesFile]) -> Suggestion:
     )
 
 
-def describe_annotations(root: Path, found: dict[str, tuple[Path, Path]], lists: Lists) -> str:
-    """Return a note about the annotations and the lists of splits that were ``found`` in ``root`` and are used."""
-    places = [show(os.path.relpath(labels, root)) for _, labels in found.values() if labels != root]
-    declared = {split: labels for split, (_, labels) in found.items()} | {
+def describe_annotations(root: Path, sources: dict[str, tuple[Path, Path]], lists: Lists) -> str:
+    """Return a note about the annotations and the lists of splits in ``root`` that are used."""
+    places = [show(os.path.relpath(labels, root)) for _, labels in sources.values() if labels != root]
+    declared = {split: labels for split, (_, labels) in sources.items()} | {
         split: paths[0] for split, paths in lists.items()
     }
     if len(declared) > 1:

@@ -31,14 +31,14 @@ def files_of(labels: Path) -> list[Path]:
     """
     if not labels.is_dir():
         return files_at(labels)
-    found = [path for path in files_in(labels) if path.suffix.lower() == PARQUET]
-    splits = sorted({split_of(path) for path in found})
+    files = [path for path in files_in(labels) if path.suffix.lower() == PARQUET]
+    splits = sorted({split_of(path) for path in files})
     if len(splits) > 1:
         raise UnusableSource(
-            f"{show(str(labels))} contains the files of several splits: {listed(path.name for path in found)}.",
+            f"{show(str(labels))} contains the files of several splits: {listed(path.name for path in files)}.",
             "Leave “Annotations” empty to use them all, or enter a file of each split.",
         )
-    return found
+    return files
 
 
 def find_splits(contents: Contents) -> dict[str, tuple[Path, Path]]:
@@ -65,8 +65,8 @@ def _open(source: Source) -> Annotations:
     columns = parquet.find_objects(files[0], BOX_KEY, CLASS_KEYS)
     stored = parquet.ParquetImages(root, columns.image)
     faults = Faults(Path(), row="row")
-    found = _images(files, root, columns, faults)
-    return Annotations(found, list(columns.classes), stored=stored, faults=[faults], have_sides=True)
+    images = _images(files, root, columns, faults)
+    return Annotations(images, list(columns.classes), stored=stored, faults=[faults], have_sides=True)
 
 
 def _images(

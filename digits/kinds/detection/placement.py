@@ -55,15 +55,15 @@ def measure_images(annotations: Annotations, root: Path) -> Iterator[Measured]:
 
 
 def place_boxes(
-    annotations: Annotations, found: Sequence[Measured]
+    annotations: Annotations, measured: Sequence[Measured]
 ) -> list[tuple[AnnotatedImage, Size | None]]:
-    """Return the images of ``annotations`` that were ``found``, with boxes on the upright images, and their sizes.
+    """Return the images of ``annotations`` that were ``measured``, with boxes on the upright images, and their sizes.
 
     Add assumptions to the remarks of the annotations, and images whose boxes cannot be placed to their faults.
     """
     placement = _Placement()
-    placement.order_edges(found)
-    readable = [item for item in found if item.size and item.image.boxes]
+    placement.order_edges(measured)
+    readable = [item for item in measured if item.size and item.image.boxes]
     if annotations.have_sides:
         placement.find_corners(readable)
     for are_relative in (False, True):
@@ -79,9 +79,9 @@ def place_boxes(
     annotations.remarks += placement.remarks
     for faults in (placement.mixed, placement.misfits):
         if faults.count:
-            faults.usable = len(found) - faults.count
+            faults.usable = len(measured) - faults.count
             annotations.faults.append(faults)
-    return [(item.image, item.size) for item in found if id(item.image) not in placement.unusable]
+    return [(item.image, item.size) for item in measured if id(item.image) not in placement.unusable]
 
 
 @dataclass
@@ -106,10 +106,10 @@ class _Placement:
         )
     )
 
-    def order_edges(self, found: Sequence[Measured]) -> None:
+    def order_edges(self, measured: Sequence[Measured]) -> None:
         """Exchange left and right edges, and top and bottom edges, where they are in the wrong order."""
         exchanged = []
-        for image, *_ in found:
+        for image, *_ in measured:
             for place, box in enumerate(image.boxes):
                 if box.right < box.left or box.bottom < box.top:
                     image.boxes[place] = _between(box, box.left, box.top, box.right, box.bottom)
@@ -121,30 +121,32 @@ class _Placement:
                 f"exchanged ({listed(exchanged)})."
             )
 
-    def find_corners(self, found: Sequence[Measured]) -> None:
+    def find_corners(self, measured: Sequence[Measured]) -> None:
         """Recognize right and bottom edges that are written instead of widths and heights."""
-        sizes = [item.image.declared or item.size for item in found]
-        beyond = sum(not _are_inside(item.image.boxes, size) for item, size in zip(found, sizes, strict=True))
-        if not beyond or beyond < _MIN_STALE * len(found):
+        sizes = [item.image.declared or item.size for item in measured]
+        beyond = sum(
+            not _are_inside(item.image.boxes, size) for item, size in zip(measured, sizes, strict=True)
+        )
+        if not beyond or beyond < _MIN_STALE * len(measured):
             return
-        corners = [[_by_corners(box) for box in item.image.boxes] for item in found]
+        corners = [[_by_corners(box) for box in item.image.boxes] for item in measured]
         if all(
             _are_inside(boxes, size) and not any(box.fault() for box in boxes)
             for boxes, size in zip(corners, sizes, strict=True)
         ):
-            for boxes, item in zip(corners, found, strict=True):
+            for boxes, item in zip(corners, measured, strict=True):
                 item.image.boxes = boxes
             self.remarks.append(
                 f"The boxes of {count_of(beyond, 'image')} would extend beyond the image: the last two numbers of all "
                 "boxes are used as right and bottom edges instead of width and height."
             )
 
-    def find_units(self, found: Sequence[Measured], are_relative: bool) -> None:
+    def find_units(self, measured: Sequence[Measured], are_relative: bool) -> None:
         """Recognize fractions that should be pixels, and pixels that should be fractions, if they ``are_relative``."""
         fractions: list[Measured] = []
         pixels: list[Measured] = []
         others: list[Measured] = []
-        for item in found:
+        for item in measured:
             units = _units(item)
             (fractions if units == "fractions" else pixels if units == "pixels" else others).append(item)
         if are_relative:
@@ -184,8 +186,8 @@ class _Placement:
         else:
             self._skip_mixed(inside, "pixels", "fractions")
 
-    def _skip_mixed(self, found: Sequence[Measured], units: str, usual: str) -> None:
-        for item in found:
+    def _skip_mixed(self, measured: Sequence[Measured], units: str, usual: str) -> None:
+        for item in measured:
             reason = f"its boxes are {units}, but the usual ones of this source are {usual}"
             self._skip(self.mixed, item.image, reason)
 
@@ -194,13 +196,13 @@ class _Placement:
         faults.add_place("", reason, show(image.file))
 
     @staticmethod
-    def _convert(found: Sequence[Measured], is_relative: bool) -> None:
-        for item in found:
+    def _convert(measured: Sequence[Measured], is_relative: bool) -> None:
+        for item in measured:
             item.image.boxes = [replace(box, is_relative=is_relative) for box in item.image.boxes]
 
-    def find_frames(self, found: Sequence[_BoxFrame]) -> None:
+    def find_frames(self, box_frames: Sequence[_BoxFrame]) -> None:
         """Recognize boxes in the pixels of a file that is displayed rotated, and of an image of another size."""
-        frames = Frames.of(found)
+        frames = Frames.of(box_frames)
         turned, also = frames.turned, frames.also_turned
         if turned and self._are_stale(turned):
             turned, also = [], []
@@ -227,41 +229,41 @@ class _Placement:
         if frames.exchanged and not self._are_stale(frames.exchanged):
             self._refuse(frames.exchanged)
 
-    def _are_stale(self, found: Sequence[_BoxFrame]) -> bool:
+    def _are_stale(self, frames: Sequence[_BoxFrame]) -> bool:
         """Return whether boxes are beyond the stated sizes, but in the images; add a remark in this case."""
-        beyond = sum(not _fits(item.boxes, item.stated) for item in found)
-        is_stale = beyond >= _MIN_STALE * len(found) and all(_fits(item.boxes, item.size) for item in found)
+        beyond = sum(not _fits(item.boxes, item.stated) for item in frames)
+        is_stale = beyond >= _MIN_STALE * len(frames) and all(_fits(item.boxes, item.size) for item in frames)
         if is_stale:
             self.remarks.append(
-                f"The annotations of {count_of(len(found), 'image')} state a wrong size ({examples(found)}): not "
+                f"The annotations of {count_of(len(frames), 'image')} state a wrong size ({examples(frames)}): not "
                 "used, as the boxes fit the images."
             )
         return is_stale
 
-    def _scale(self, found: Sequence[_BoxFrame], is_turned: bool) -> None:
+    def _scale(self, frames: Sequence[_BoxFrame], is_turned: bool) -> None:
         """Scale the boxes of images of another size than the annotations state, if the factor is the same for all."""
-        turned = [item.is_turned(is_turned) for item in found]
+        turned = [item.is_turned(is_turned) for item in frames]
         # Fractions do not depend on the size.
         factors = [
             item.factor(turns)
-            for item, turns in zip(found, turned, strict=True)
+            for item, turns in zip(frames, turned, strict=True)
             if not item.boxes[0].is_relative
         ]
         factor = common_factor(factors)
         if factor is None:
-            self._refuse(found)
+            self._refuse(frames)
             return
-        for item, turns in zip(found, turned, strict=True):
+        for item, turns in zip(frames, turned, strict=True):
             item.move(turns)
         if factors:
             self.remarks.append(
-                f"{count_of(len(found), 'image')} {'has' if len(found) == 1 else 'have'} {factor:.3g} times the size "
-                f"that the annotations state ({examples(found)}): boxes are scaled"
+                f"{count_of(len(frames), 'image')} {'has' if len(frames) == 1 else 'have'} {factor:.3g} times the size "
+                f"that the annotations state ({examples(frames)}): boxes are scaled"
                 f"{', and turned with the image' if any(turned) else ''}."
             )
 
-    def _refuse(self, found: Sequence[_BoxFrame]) -> None:
-        for item in found:
+    def _refuse(self, frames: Sequence[_BoxFrame]) -> None:
+        for item in frames:
             reason = f"it has {words(item.size)} pixels, but its annotations are for {words(item.stated)}"
             self._skip(self.misfits, item.image, reason)
 
@@ -288,10 +290,10 @@ class _BoxFrame(Frame):
             def place(x: float, y: float) -> tuple[float, float]:
                 return turn(x * by_x, y * by_y, width, height)
 
-            found = _between(box, *place(box.left, box.top), *place(box.right, box.bottom))
+            placed = _between(box, *place(box.left, box.top), *place(box.right, box.bottom))
             corners = zip(box.points[::2], box.points[1::2], strict=True)
             points = tuple(value for corner in corners for value in place(*corner))
-            return replace(found, is_relative=False, points=points)
+            return replace(placed, is_relative=False, points=points)
 
         self.image.boxes = [moved(box) for box in self.boxes]
 

@@ -94,27 +94,27 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     notes = SourceNotes()
     warnings = notes.warnings
-    found: dict[str, _Objects] = {}
+    objects: dict[str, _Objects] = {}
     if recipe.records is not None:
-        found = _read_records(recipe, progress, notes)
+        objects = _read_records(recipe, progress, notes)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
         source = _Source(name, Path(folder), Path(labels))
-        found[name] = _read_source(recipe, source, progress, notes)
-    if lists := recipe.lists.but(found):
-        whole = found["train"]
+        objects[name] = _read_source(recipe, source, progress, notes)
+    if lists := recipe.lists.but(objects):
+        whole = objects["train"]
         places = divide(lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
-        found |= {split: whole.take(chosen) for split, chosen in places.items()}
+        objects |= {split: whole.take(chosen) for split, chosen in places.items()}
     if recipe.padding:
-        _need_padding(found, recipe.padding)
-    train = found["train"]
+        _need_padding(objects, recipe.padding)
+    train = objects["train"]
     order = permute(len(train), recipe.seed)
-    parts = recipe.shares(found).divide(found, [order], keeps_order=train.keeps_order)
+    parts = recipe.shares(objects).divide(objects, [order], keeps_order=train.keeps_order)
     if "val" in parts:
         _ignore_small(parts["val"], min_box_size(recipe), warnings)
     classes = _classes(recipe, parts)
     if not classes:
-        raise none_usable(sum((source.checks.ignored for source in found.values()), Counter()))
+        raise none_usable(sum((source.checks.ignored for source in objects.values()), Counter()))
     splits, groups = _plan_splits(recipe, parts, classes)
     warnings += _class_remarks(classes, parts)
     most = max((len(boxes) for part in parts.values() for boxes in part.boxes), default=0)
@@ -127,12 +127,12 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:
     """Return the folder of images and the annotations of each split that has its own, train first."""
-    found = {
+    sources_of = {
         "train": (recipe.images, recipe.labels),
         "val": (recipe.val_images or recipe.images, recipe.val_labels),
         "test": (recipe.test_images or recipe.images, recipe.test_labels),
     }
-    return {name: (folder, labels) for name, (folder, labels) in found.items() if labels}
+    return {name: (folder, labels) for name, (folder, labels) in sources_of.items() if labels}
 
 
 def min_box_size(recipe: CreateDetection) -> int:
@@ -158,13 +158,13 @@ def _read_source(
     annotations = open_annotations(
         labels, folder, recipe.format, recipe.classes, recipe.table, recipe.class_names
     )
-    found = _Objects(
+    objects = _Objects(
         annotations.stored or ImageFolder(folder),
         str(labels),
         declared=annotations.classes,
         keeps_order=annotations.stored is not None,
     )
-    gathering = _Gathering(recipe, found)
+    gathering = _Gathering(recipe, objects)
     readable = False
     measured = []
     for item in measure_images(annotations, folder):
@@ -177,18 +177,18 @@ def _read_source(
     for faults in annotations.faults:
         notes.unusable += faults.collect(recipe.max_unusable_percent, split)
         notes.warnings += faults.remarks()
-    if not found.files:
+    if not objects.files:
         raise UnusableSource(f"{show(str(labels))} contains no annotated images.")
     if not readable:
         raise UnusableSource(
             f"None of the images listed in {show(labels.name)} can be read from {show(str(folder))}. The first one is "
-            f"{show(found.files[0])}.",
+            f"{show(objects.files[0])}.",
             "Check the image folder.",
         )
     remarks = [*annotations.remarks, *annotations.box_remarks, *gathering.remarks()]
     found_here = [f"{show(labels.name)}: {remark}" for remark in remarks]
     notes.warnings += [remark for remark in found_here if remark not in notes.warnings]
-    return found
+    return objects
 
 
 def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNotes) -> dict[str, _Objects]:
@@ -197,7 +197,7 @@ def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNote
     Raises UnusableSource.
     """
     mapping, splits = read_records(recipe, BoxMapping, progress, notes)
-    found = {}
+    of_split = {}
     for split, records in splits.items():
         objects = _Objects(records.images, records.source, declared=mapping.classes, keeps_order=True)
         gathering = _Gathering(recipe, objects)
@@ -205,16 +205,16 @@ def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNote
             named = [replace(box, where=f"{show(name)}, {box.where}") for box in boxes]
             gathering.add(AnnotatedImage(name, named), size)
         notes.warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
-        found[split] = objects
-    return found
+        of_split[split] = objects
+    return of_split
 
 
 class _Gathering:
-    """Adds the usable objects of the chosen classes to ``found``."""
+    """Adds the usable objects of the chosen classes to ``objects``."""
 
-    def __init__(self, recipe: CreateDetection, found: _Objects) -> None:
-        self.found = found
-        self._checks = found.checks
+    def __init__(self, recipe: CreateDetection, objects: _Objects) -> None:
+        self.found = objects
+        self._checks = objects.checks
         self._choice = ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
         self._unchosen: Counter[str] = Counter()
 
@@ -243,11 +243,11 @@ class _Gathering:
         return remarks
 
 
-def _need_padding(found: dict[str, _Objects], padding: Size) -> None:
+def _need_padding(objects: dict[str, _Objects], padding: Size) -> None:
     """Raise UnusableSource if an image is larger than the ``padding``, in width or height."""
     larger = [
         (file, size)
-        for part in found.values()
+        for part in objects.values()
         for file, size in zip(part.files, part.sizes, strict=True)
         if size and images.padded_size(size, padding) != padding
     ]

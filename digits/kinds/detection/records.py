@@ -226,22 +226,22 @@ class BoxMapping(RecordMapping):
     def guess(recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         """Return the feature that each field of the form has by default, or an empty string."""
         names = sorted(first)
-        found = {"image_feature": files.image or guess_image(first)}
+        guessed = {"image_feature": files.image or guess_image(first)}
         for field, words in EDGES.items():
-            found[field] = best_named([name for name in names if name.lower().endswith(words)], words)
-        found[BOX_FIELD] = ""
-        if not all(found[field] for field in EDGES):
-            found |= dict.fromkeys(EDGES, "")
+            guessed[field] = best_named([name for name in names if name.lower().endswith(words)], words)
+        guessed[BOX_FIELD] = ""
+        if not all(guessed[field] for field in EDGES):
+            guessed |= dict.fromkeys(EDGES, "")
             numeric = [name for name in names if values_of(first, name)[0] in (FLOATS, INTEGERS)]
-            found[BOX_FIELD] = best_named(
+            guessed[BOX_FIELD] = best_named(
                 [name for name in numeric if name.lower().endswith(BOX_WORDS)], BOX_WORDS
             )
-        folder = (found["xmin_feature"] or found[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
+        folder = (guessed["xmin_feature"] or guessed[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
         beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
-        found["class_feature"] = best_named(
+        guessed["class_feature"] = best_named(
             [name for name in beside if values_of(first, name)[0] != FLOATS], CLASS_NAMES
         )
-        return found
+        return guessed
 
 
 def _flags(features: ExampleFeatures, name: str, count: int) -> Sequence[Any]:
@@ -262,17 +262,17 @@ def read_label_map(path: Path) -> dict[int, str]:
     """Read the names of the classes by number from a label map (.pbtxt); raises UnusableSource."""
     with naming_unreadable(path):
         text = read_bounded(path, MAX_LABEL_MAP_BYTES).decode()
-    found: dict[int, str] = {}
+    labels: dict[int, str] = {}
     for item in _ITEM.findall(text):
         number = _ID.search(item)
         names = {key: value for key, _, value in _NAME.findall(item)}
         name = names.get("display_name") or names.get("name")
         if number is None or not name:
             raise UnusableSource(f"{show(path.name)}: an item has no id or no name.")
-        found[int(number[1])] = show(name)
-    if not found:
+        labels[int(number[1])] = show(name)
+    if not labels:
         raise UnusableSource(
             f"{show(path.name)} is not a label map.",
             "It consists of items such as item { id: 1 name: 'car' }.",
         )
-    return found
+    return labels

@@ -31,11 +31,11 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not isinstance(content, dict) or not isinstance(content.get("objects"), list):
         raise InvalidAnnotation("no list of “objects”")
-    found = (_box(item, f"object {place}", unused) for place, item in enumerate(items(content["objects"]), 1))
+    boxes = (_box(item, f"object {place}", unused) for place, item in enumerate(items(content["objects"]), 1))
     size = content.get("size")
     size = size if isinstance(size, dict) else {}
     return AnnotatedImage(
-        "", [box for box in found if box], declared_size(size.get("width"), size.get("height"))
+        "", [box for box in boxes if box], declared_size(size.get("width"), size.get("height"))
     )
 
 
@@ -100,12 +100,12 @@ def _looks_like(head: bytes) -> bool:
 def _open(source: Source) -> Annotations:
     unused: Counter[str] = Counter()
     folder = _Project(source.labels, source.images, ".json")
-    found = folder.annotations(
+    annotations = folder.annotations(
         lambda data: parse(data, unused), dict.fromkeys(_classes(source.labels, source.images))
     )
     remedy = "Convert bitmaps to polygons in Supervisely."
-    found.images = report_unused(found.images, unused, found.remarks, remedy)
-    return found
+    annotations.images = report_unused(annotations.images, unused, annotations.remarks, remedy)
+    return annotations
 
 
 FORMAT = Format(

@@ -37,12 +37,12 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     with naming_unreadable(path):
         data = read_bounded(path, MAX_BYTES)
         entries = _rows(data) if path.suffix.lower() == ".csv" else _entries(load(data))
-    found: dict[str, list[dict[str, Any]]] = {}
+    regions: dict[str, list[dict[str, Any]]] = {}
     for entry in entries:
-        found.setdefault(str(entry.get("filename") or ""), []).extend(items(entry.get("regions")))
-    if not found:
+        regions.setdefault(str(entry.get("filename") or ""), []).extend(items(entry.get("regions")))
+    if not regions:
         raise UnusableSource(f"{show(path.name)} lists no images.", "Export the annotations from VIA again.")
-    return found
+    return regions
 
 
 def _entries(content: Any) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def _entries(content: Any) -> list[dict[str, Any]]:
 
 
 def _rows(data: bytes) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig"))):
         row = {str(key).lstrip("#"): value for key, value in row.items()}
         shape = load((row.get("region_shape_attributes") or "{}").encode())
@@ -60,8 +60,8 @@ def _rows(data: bytes) -> list[dict[str, Any]]:
             "shape_attributes": shape,
             "region_attributes": load((row.get("region_attributes") or "{}").encode()),
         }
-        found.append({"filename": row.get("filename"), "regions": [region] if shape else []})
-    return found
+        rows.append({"filename": row.get("filename"), "regions": [region] if shape else []})
+    return rows
 
 
 def _class_key(path: Path, regions: list[dict[str, Any]], chosen: str) -> str:
@@ -87,8 +87,8 @@ def _class_key(path: Path, regions: list[dict[str, Any]], chosen: str) -> str:
 
 
 def _attributes(region: dict[str, Any]) -> dict[str, Any]:
-    found = region.get("region_attributes")
-    return found if isinstance(found, dict) else {}
+    attributes = region.get("region_attributes")
+    return attributes if isinstance(attributes, dict) else {}
 
 
 def _class_of(value: Any) -> str:
@@ -126,10 +126,10 @@ def _box(region: dict[str, Any], name: str, where: str, unused: Counter[str]) ->
 
 
 def _images(
-    source: Source, found: dict[str, list[dict[str, Any]]], key: str, faults: Faults, unused: Counter[str]
+    source: Source, content: dict[str, list[dict[str, Any]]], key: str, faults: Faults, unused: Counter[str]
 ) -> Iterator[AnnotatedImage]:
     finder = ImageFinder(source.images)
-    for file, regions in found.items():
+    for file, regions in content.items():
         boxes = []
         try:
             path = finder.locate(file)
@@ -155,14 +155,14 @@ def _looks_like(head: bytes) -> bool:
 
 
 def _open(source: Source) -> Annotations:
-    found = _read(source.labels)
-    regions = [region for part in found.values() for region in part]
+    content = _read(source.labels)
+    regions = [region for part in content.values() for region in part]
     key = _class_key(source.labels, regions, source.table.class_column)
     faults, unused = Faults(source.labels, row="image"), Counter[str]()
     remarks = []
     if regions and not key:
         remarks.append(f"The regions have no attributes: their class is called “{_ONLY_CLASS}”.")
-    images = _images(source, found, key, faults, unused)
+    images = _images(source, content, key, faults, unused)
     return Annotations(report_unused(images, unused, remarks), [], remarks, faults=[faults])
 
 

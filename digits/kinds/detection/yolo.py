@@ -111,8 +111,10 @@ def _open(source: Source) -> Annotations:
             )
     is_pose = path is not None and has_keypoints(path)
     declared = [names[number] for number in sorted(names)]
-    found = folder.annotations(lambda data: parse(data, names, is_pose), declared, unlabeled_are_empty=True)
-    return replace(found, images=_noting_polygons(found))
+    annotations = folder.annotations(
+        lambda data: parse(data, names, is_pose), declared, unlabeled_are_empty=True
+    )
+    return replace(annotations, images=_noting_polygons(annotations))
 
 
 def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:

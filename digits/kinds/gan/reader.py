@@ -44,10 +44,10 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         warnings, unusable = faults.remarks(), faults.unusable
     else:
         progress.reading(f"Reading {show(recipe.folder)}")
-        found = list_images(root)
-        found.need_images()
-        split = SplitPlan(ImageFolder(root), found.files, [0.0] * len(found.files))
-        target, groups, warnings, unusable = NO_TARGET, [], found.remarks(), []
+        images = list_images(root)
+        images.need_images()
+        split = SplitPlan(ImageFolder(root), images.files, [0.0] * len(images.files))
+        target, groups, warnings, unusable = NO_TARGET, [], images.remarks(), []
     shuffle(split, recipe.seed, "train")
     return GanPlan(
         target,

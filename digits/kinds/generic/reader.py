@@ -151,8 +151,8 @@ class GenericPlan(Plan):
 
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
         assert self.array_feature is not None
-        found = self._read(self.array_feature, split, place)
-        return found.astype(np.float32).reshape(self.shape)
+        array = self._read(self.array_feature, split, place)
+        return array.astype(np.float32).reshape(self.shape)
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         width, height = geometry.size

@@ -76,19 +76,19 @@ class Views(views.Views[CreateGeneric]):
             return None
         shape = recipe.shape
         try:
-            found = np.array(json.loads(text if text.startswith("[") else f"[{text}]"), np.float32)
+            array = np.array(json.loads(text if text.startswith("[") else f"[{text}]"), np.float32)
         except (ValueError, TypeError, RecursionError):
             raise BadRequest("Enter numbers, separated by commas, or a JSON list of numbers.") from None
-        if found.size != math.prod(shape):
+        if array.size != math.prod(shape):
             words = "×".join(map(str, shape))
-            raise BadRequest(f"Expected {math.prod(shape):,} numbers ({words}), got {found.size:,}.")
-        if not np.isfinite(found).all():
+            raise BadRequest(f"Expected {math.prod(shape):,} numbers ({words}), got {array.size:,}.")
+        if not np.isfinite(array).all():
             raise BadRequest("The numbers must be finite.")
         if recipe.dtype == "uint8":
-            if found.min() < 0 or found.max() > 255:
+            if array.min() < 0 or array.max() > 255:
                 raise BadRequest("Pixel values must be between 0 and 255.")
-            return np.rint(found).astype(np.uint8).reshape(shape)
-        return found.reshape(shape)
+            return np.rint(array).astype(np.uint8).reshape(shape)
+        return array.reshape(shape)
 
     def read_record(self, recipe: CreateGeneric, features: ExampleFeatures) -> bytes | NDArray[Any]:
         name = recipe.input_feature or guess_input(features)

@@ -23,12 +23,12 @@ def read(recipe: CreateGradients, progress: Progress) -> Plan:
     slopes = {name: draw_slopes(recipe.seed, name, count) for name, count in counts.items() if count}
     splits = {
         name: SplitPlan(
-            Ramps(found, recipe.width, recipe.height),
-            [str(number) for number in range(len(found))],
-            found.tolist(),
-            ((found[:, 0] >= 0) + 2 * (found[:, 1] >= 0)).tolist(),
+            Ramps(pairs, recipe.width, recipe.height),
+            [str(number) for number in range(len(pairs))],
+            pairs.tolist(),
+            ((pairs[:, 0] >= 0) + 2 * (pairs[:, 1] >= 0)).tolist(),
         )
-        for name, found in slopes.items()
+        for name, pairs in slopes.items()
     }
     return Plan(Numbers.of(NAMES).with_statistics(slopes["train"]), splits, DIRECTIONS)
 

@@ -30,8 +30,8 @@ class _RecordOverview(TargetImageMapping):
             summary.facts.append(OWN_TARGETS)
 
 
-def _describe(recipe: CreateImageToImage, found: FoundTargetImages, summary: SourceSummary) -> None:
-    if not found.folders.has_targets:
+def _describe(recipe: CreateImageToImage, pairs: FoundTargetImages, summary: SourceSummary) -> None:
+    if not pairs.folders.has_targets:
         summary.facts.append(OWN_TARGETS)
 
 

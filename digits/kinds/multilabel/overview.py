@@ -33,17 +33,15 @@ class Overview:
 
     def open(self, table: SplitTable) -> RowSource[Labels]:
         """Open a table, whose paths are real ones, and detect its columns; raises UnusableSource."""
-        found = open_labels(self._recipe, table, MAX_BYTES)
-        self._recipe = recipe = found.recipe
+        rows = open_labels(self._recipe, table, MAX_BYTES)
+        self._recipe = recipe = rows.recipe
         if recipe.layout == "columns":
             contents = "a column of 0 and 1 for each label"
         else:
             separator = SEPARATOR_NAMES[recipe.separator]
             contents = f"labels in “{show(recipe.label_columns[0])}”, separated by {separator}"
         role = "label" if recipe.layout == "columns" else "labels"
-        return RowSource.of(
-            contents, found.table, found.rows, found.image, dict.fromkeys(found.targets, role)
-        )
+        return RowSource.of(contents, rows.table, rows.rows, rows.image, dict.fromkeys(rows.targets, role))
 
     def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
         """Add the labels and their number of images."""

@@ -108,20 +108,20 @@ class LabeledImages:
 
     def remarks(self) -> list[str]:
         """Return sentences about repeated images and those without labels."""
-        found = []
+        remarks = []
         if self.repeated:
             what = "1 line repeats" if len(self.repeated) == 1 else f"{len(self.repeated):,} lines repeat"
-            found.append(f"{what} an image; its labels are combined: {first_lines(self.repeated)}.")
+            remarks.append(f"{what} an image; its labels are combined: {first_lines(self.repeated)}.")
         if unlabeled := self.unlabeled:
-            found.append(records.no_labels("image", unlabeled))
-        return found
+            remarks.append(records.no_labels("image", unlabeled))
+        return remarks
 
     def targets(self, labels: list[str]) -> list[NDArray[np.float32]]:
         """Return zeros and ones for ``labels``, float32 [labels], for each image."""
         places = {label: place for place, label in enumerate(labels)}
         values = np.zeros((len(self.labels_of), len(labels)), np.float32)
-        for row, found in zip(values, self.labels_of.values(), strict=True):
-            row[[places[label] for label in found]] = 1
+        for row, labels_of_image in zip(values, self.labels_of.values(), strict=True):
+            row[[places[label] for label in labels_of_image]] = 1
         return list(values)
 
 
@@ -155,8 +155,8 @@ def _read_tables(
         notes.warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(recipe, images.values())
     splits = {
-        name: tables[name].plan(found.images, list(found.labels_of), found.targets(labels))
-        for name, found in images.items()
+        name: tables[name].plan(labeled.images, list(labeled.labels_of), labeled.targets(labels))
+        for name, labeled in images.items()
     }
     return divide_rows(recipe, splits, images["train"].splits), labels
 
@@ -269,7 +269,9 @@ def _all_labels(recipe: CreateMultilabel, images: Iterable[LabeledImages]) -> li
     """Return the labels of all tables, sorted; raises UnusableSource."""
     if recipe.layout == "columns":
         return sorted(recipe.label_columns)
-    labels = {label for table in images for found in table.labels_of.values() for label in found}
+    labels = {
+        label for table in images for labels_of_image in table.labels_of.values() for label in labels_of_image
+    }
     if not labels:
         raise UnusableSource(
             f"The column “{show(recipe.label_columns[0])}” has no labels.", "Choose another one."
@@ -284,8 +286,8 @@ def _label_remarks(labels: list[str], train: NDArray[np.float32]) -> list[str]:
     counts = train.sum(axis=0)
     unused = [label for label, count in zip(labels, counts, strict=True) if not count]
     constant = [label for label, count in zip(labels, counts, strict=True) if count == len(train)]
-    found = [f"No training image has the {_named(unused)}."] if unused else []
-    return found + ([f"All training images have the {_named(constant)}."] if constant else [])
+    remarks = [f"No training image has the {_named(unused)}."] if unused else []
+    return remarks + ([f"All training images have the {_named(constant)}."] if constant else [])
 
 
 def _named(labels: list[str]) -> str:

@@ -16,7 +16,7 @@ from digits.data.targets.target import Target
 
 
 @dataclass(frozen=True)
-class Found:
+class SplitResults:
     """The predictions for all records of a split.
 
     ``predicted``, float32 [records, outputs], and ``targets``, [records, …], are empty unless the evaluation
@@ -30,10 +30,10 @@ class Found:
     statistics: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     values: NDArray[np.float32] = field(default_factory=lambda: np.zeros((0, 0), np.float32))
 
-    def select(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> Found:
+    def select(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> SplitResults:
         """Return the predictions for the ``chosen`` records, bool [records], or for those at places, int [places]."""
         has_predictions = len(self.targets) > 0
-        return Found(
+        return SplitResults(
             int(chosen.sum()) if chosen.dtype == np.bool_ else len(chosen),
             self.predicted[chosen] if has_predictions else self.predicted,
             self.targets[chosen] if has_predictions else self.targets,
@@ -55,14 +55,14 @@ class Evaluation:
     def __init__(self, target: Target) -> None:
         self.target = target
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """Return how wrong each prediction is, float32 [records]: the larger, the worse; NaN if unknown."""
-        return np.full(found.records, np.nan, np.float32)
+        return np.full(results.records, np.nan, np.float32)
 
-    def metrics(self, found: Found) -> dict[str, float]:
+    def metrics(self, results: SplitResults) -> dict[str, float]:
         """Return further metrics by name."""
         return {}
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
         """Return what the page shows, as JSON."""
         return {}

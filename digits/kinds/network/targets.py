@@ -129,14 +129,14 @@ def select_output(outputs: Any, count: int, rank: int = 2) -> tf.Tensor:
 
 def select_columns(outputs: Any, count: int) -> tf.Tensor:
     """Select the prediction, float32 [N, count]; that of a single number may have the shape [N]."""
-    found = tf.cast(select_output(outputs, count), tf.float32)
-    return found[:, None] if found.shape.rank == 1 else found
+    columns = tf.cast(select_output(outputs, count), tf.float32)
+    return columns[:, None] if columns.shape.rank == 1 else columns
 
 
 def find_columns(outputs: Any, count: int) -> tf.Tensor | None:
     """Return the prediction like `select_columns`; None for a network with another purpose."""
-    found = select_columns(outputs, count)
-    return found if found.shape.rank == 2 and found.shape[1] == count else None
+    columns = select_columns(outputs, count)
+    return columns if columns.shape.rank == 2 and columns.shape[1] == count else None
 
 
 def is_channels_first(shape: Sequence[int | None], channels: int) -> bool:

@@ -131,11 +131,11 @@ def list_classes(root: Path, warnings: list[str]) -> ClassFiles:
 
     Sentences about files that were ignored are added to ``warnings``.
     """
-    found = list_images(root)
-    found.need_images()
-    warnings += found.remarks()
+    images = list_images(root)
+    images.need_images()
+    warnings += images.remarks()
     classes: ClassFiles = {}
-    for file in found.files:
+    for file in images.files:
         name, separator, _ = file.partition("/")
         if separator:
             classes.setdefault(name, []).append(file)

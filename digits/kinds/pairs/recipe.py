@@ -34,12 +34,14 @@ class CreatePairs(CreateWithShares, kw_only=True):
 
     def sources(self) -> dict[Split, tuple[str, str]]:
         """Return the source of each split that has one, train first, and the folder that its paths are relative to."""
-        found: dict[Split, tuple[str | None, str | None]] = {
+        folders: dict[Split, tuple[str | None, str | None]] = {
             "train": (self.source, self.folder),
             "val": (self.val_source, self.val_folder),
             "test": (self.test_source, self.test_folder),
         }
-        return {split: (source, folder or self.folder) for split, (source, folder) in found.items() if source}
+        return {
+            split: (source, folder or self.folder) for split, (source, folder) in folders.items() if source
+        }
 
 
 Recipe = CreatePairs

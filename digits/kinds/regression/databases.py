@@ -41,26 +41,26 @@ def find(sources: Iterable[tuple[str, str, str]]) -> dict[str, Paths]:
     The table of the training split is the folder of a generic dataset. Otherwise, tables are the databases of numbers,
     and folders those of images. Raises UnusableSource.
     """
-    found: dict[str, Paths] = {}
+    paths: dict[str, Paths] = {}
     for split, table, folder in sources:
         root = Path(table)
         job = find_job(root)
         if split == "train" and job is not None and set(job.targets) == set(job.images):
-            found |= {name: Paths(path, job.targets[name], root) for name, path in job.images.items()}
+            paths |= {name: Paths(path, job.targets[name], root) for name, path in job.images.items()}
         elif has_database(root) and has_database(Path(folder)) and root != Path(folder):
-            found[split] = Paths(Path(folder), root)
+            paths[split] = Paths(Path(folder), root)
         else:
             raise UnusableSource(
                 f"{show(table)} is not a generic DIGITS dataset.",
                 "Enter a job folder that contains train_db/features and train_db/labels. Or enter the database of the "
                 "labels here, and that of the images as the image folder.",
             )
-    return found
+    return paths
 
 
-def open_images(found: Mapping[str, Paths]) -> dict[str, Database]:
+def open_images(paths_of: Mapping[str, Paths]) -> dict[str, Database]:
     """Open the databases of images by split; raises UnusableSource."""
-    return {name: open_arrays(paths.images, paths.below) for name, paths in found.items()}
+    return {name: open_arrays(paths.images, paths.below) for name, paths in paths_of.items()}
 
 
 def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[str, SplitPlan]:
@@ -68,11 +68,11 @@ def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[st
 
     Raises UnusableSource.
     """
-    found = find(sources)
+    paths = find(sources)
     splits: dict[str, SplitPlan] = {}
-    for name, images in open_images(found).items():
-        progress.reading(f"Reading {found[name].place}: {count_of(images.count, 'record')}")
-        splits[name] = split = _plan(images, found[name])
+    for name, images in open_images(paths).items():
+        progress.reading(f"Reading {paths[name].place}: {count_of(images.count, 'record')}")
+        splits[name] = split = _plan(images, paths[name])
         own, train = (column_names(len(each.targets[0])) for each in (split, splits["train"]))
         need_same_columns(name, own, train)
     return splits

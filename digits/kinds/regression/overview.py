@@ -33,13 +33,11 @@ class Overview:
 
     def open(self, table: SplitTable) -> RowSource[list[float]]:
         """Open a table, whose paths are real ones; raises UnusableSource."""
-        found = open_numbers(self._recipe, table, MAX_BYTES)
-        self._names = found.names
+        rows = open_numbers(self._recipe, table, MAX_BYTES)
+        self._names = rows.names
         what = "a number" if len(self._names) == 1 else f"{len(self._names)} numbers"
-        roles = dict.fromkeys(found.targets, "target")
-        return RowSource.of(
-            f"{what} each: {listed(self._names)}", found.table, found.rows, found.image, roles
-        )
+        roles = dict.fromkeys(rows.targets, "target")
+        return RowSource.of(f"{what} each: {listed(self._names)}", rows.table, rows.rows, rows.image, roles)
 
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""
@@ -71,10 +69,10 @@ class DatabaseOverview(source_summary.Overview):
         self._sources = sources
 
     def read(self) -> Iterator[int]:
-        found = find(self._sources)
-        splits = open_images(found)
+        paths = find(self._sources)
+        splits = open_images(paths)
         try:
-            values = np.array(list(first_values(found["train"], MAX_DATABASE_ROWS)), np.float64)
+            values = np.array(list(first_values(paths["train"], MAX_DATABASE_ROWS)), np.float64)
         except ValueError:  # rows of different lengths
             raise UnusableSource("The labels have different shapes.") from None
         counts = [f"{name} {images.count:,}" for name, images in splits.items()]

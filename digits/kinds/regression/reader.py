@@ -154,8 +154,8 @@ def group_records(
 
     ``values`` are the numbers of the records of each split for ``names``, [records, names].
     """
-    edges, groups = bins(np.concatenate([found[:, 0] for found in values.values()]).astype(np.float64))
-    return groups, {split: np.digitize(found[:, 0], edges).tolist() for split, found in values.items()}
+    edges, groups = bins(np.concatenate([numbers[:, 0] for numbers in values.values()]).astype(np.float64))
+    return groups, {split: np.digitize(numbers[:, 0], edges).tolist() for split, numbers in values.items()}
 
 
 def bins(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], list[str]]:

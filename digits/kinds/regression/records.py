@@ -41,11 +41,11 @@ class NumberMapping(RecordMapping):
 
     def read(self, features: ExampleFeatures) -> list[float]:
         """Return the numbers of a record; raises ValueError with a message."""
-        found = [float(value) for feature in self._features for value in feature.read(features).ravel()]
-        for name, value in zip(self.names, found, strict=True):
+        numbers = [float(value) for feature in self._features for value in feature.read(features).ravel()]
+        for name, value in zip(self.names, numbers, strict=True):
             if abs(value) > LARGEST_NUMBER:
                 raise ValueError(f"{value:g} is out of range ({name})")
-        return found
+        return numbers
 
 
 def _guess_targets(first: ExampleFeatures, image: str) -> list[str]:

@@ -71,8 +71,8 @@ def numbers_classes(folders: TargetImageFolders) -> bool:
 
 def _has_polygons(labels: Path, images: Path) -> bool:
     try:
-        found = islice(open_annotations(labels, images).images, _SNIFFED_IMAGES)
-        return any(box.points for image in found for box in image.boxes)
+        sniffed = islice(open_annotations(labels, images).images, _SNIFFED_IMAGES)
+        return any(box.points for image in sniffed for box in image.boxes)
     except UnusableSource:
         return False
 
@@ -95,31 +95,31 @@ def read_shapes(labels: Path, root: Path, names: str = "") -> AnnotatedShapes:
         )
     used = {box.name for box in boxes if not box.is_ignored}
     declared = dict.fromkeys([*annotations.classes, *sorted(used)])
-    found = AnnotatedShapes(
+    annotated = AnnotatedShapes(
         [name for name in declared if name in used], notes=annotations.remarks, faults=annotations.faults
     )
     rectangles, coarse = [], []
     for image, size in placed:
         if size is None:
-            found.missing.append(image.file)
+            annotated.missing.append(image.file)
             continue
-        found.sizes[image.file] = size
+        annotated.sizes[image.file] = size
         for box in image.boxes:
             if box.is_coarse:
                 coarse.append(box.where)
                 continue
             if not box.points:
                 rectangles.append(box.where)
-            found.shapes.setdefault(image.file, []).append(_shape(box.in_pixels(*size)))
+            annotated.shapes.setdefault(image.file, []).append(_shape(box.in_pixels(*size)))
     if rectangles:
-        found.notes.append(
+        annotated.notes.append(
             f"{count_of(len(rectangles), 'rectangle')}: used as masks ({first_lines(rectangles)})."
         )
     if coarse:
-        found.notes.append(
+        annotated.notes.append(
             f"{count_of(len(coarse), 'object')} without a polygon, ignored: {first_lines(coarse)}."
         )
-    return found
+    return annotated
 
 
 def _shape(box: Box) -> Shape:

@@ -136,61 +136,61 @@ class CocoClasses:
         chosen = find_format(path)
         if chosen is not FORMAT:
             return self._draw(folders, read_shapes(path, root, self.names), DrawnMasks(path, chosen.title))
-        found = coco.read(path, root, Annotation)
-        present = {item.category_id for item in found.annotations if not item.iscrowd}
-        if found.annotations and not present:
+        content = coco.read(path, root, Annotation)
+        present = {item.category_id for item in content.annotations if not item.iscrowd}
+        if content.annotations and not present:
             raise UnusableSource(
                 f"All objects in {show(path.name)} are crowd regions (iscrowd), which are ignored.",
                 "CVAT exports brush masks this way: draw polygons instead, or export as “Segmentation mask”.",
             )
-        used = {found.categories[number] for number in present}
-        self._add_classes(path, [name for name in found.classes if name in used])
+        used = {content.categories[number] for number in present}
+        self._add_classes(path, [name for name in content.classes if name in used])
         masks = DrawnMasks(path)
-        missing = self._add_sizes(masks, root, found)
+        missing = self._add_sizes(masks, root, content)
         empty: list[str] = []
-        for item in found.annotations:
-            file = found.paths[item.image_id]
+        for item in content.annotations:
+            file = content.paths[item.image_id]
             if file not in masks.sizes:
                 continue
-            index = IGNORED if item.iscrowd else self._index(found.categories[item.category_id])
+            index = IGNORED if item.iscrowd else self._index(content.categories[item.category_id])
             try:
                 region = _region(item.segmentation, index, *masks.sizes[file])
             except ValueError as error:
-                found.skip(item, str(error))
+                content.skip(item, str(error))
                 continue
             if region is None:
                 empty.append(f"annotation {item.id}")
             else:
                 masks.regions.setdefault(file, []).append(region)
-        if found.annotations and not masks.regions and empty:
+        if content.annotations and not masks.regions and empty:
             raise UnusableSource(
                 f"{show(path.name)} contains {count_of(len(empty), 'object')}, but no polygons or masks.",
                 "Create a dataset for object detection, or annotate the outlines of objects as polygons.",
             )
-        notes = _notes(missing, empty, sum(bool(item.iscrowd) for item in found.annotations), masks)
-        return _annotated(folders, masks, notes, found.faults)
+        notes = _notes(missing, empty, sum(bool(item.iscrowd) for item in content.annotations), masks)
+        return _annotated(folders, masks, notes, content.faults)
 
     def _draw(
-        self, folders: TargetImageFolders, found: AnnotatedShapes, masks: DrawnMasks
+        self, folders: TargetImageFolders, annotated: AnnotatedShapes, masks: DrawnMasks
     ) -> AnnotatedImages:
         """Return the images of annotations in another format than COCO."""
-        self._add_classes(masks.root, found.classes)
+        self._add_classes(masks.root, annotated.classes)
         faults = Faults(masks.root, row="object", are_images=False)
-        masks.sizes.update(found.sizes)
-        for file, shapes in found.shapes.items():
+        masks.sizes.update(annotated.sizes)
+        for file, shapes in annotated.shapes.items():
             for shape in shapes:
                 index = IGNORED if shape.is_ignored else self._index(shape.name)
                 try:
-                    region = _region([shape.polygon], index, *found.sizes[file])
+                    region = _region([shape.polygon], index, *annotated.sizes[file])
                 except ValueError as error:
                     faults.add_place(shape.where, str(error))
                     continue
                 assert region is not None
                 masks.regions.setdefault(file, []).append(region)
         faults.usable = sum(map(len, masks.regions.values()))
-        ignored = sum(shape.is_ignored for shapes in found.shapes.values() for shape in shapes)
-        notes = [*found.notes, *_notes(found.missing, [], ignored, masks)]
-        return _annotated(folders, masks, notes, [*found.faults, faults])
+        ignored = sum(shape.is_ignored for shapes in annotated.shapes.values() for shape in shapes)
+        notes = [*annotated.notes, *_notes(annotated.missing, [], ignored, masks)]
+        return _annotated(folders, masks, notes, [*annotated.faults, faults])
 
     def _add_classes(self, path: Path, names: list[str]) -> None:
         for name in (BACKGROUND, *names):
@@ -206,16 +206,16 @@ class CocoClasses:
         return self.indexes.setdefault(name, len(self.indexes))
 
     @staticmethod
-    def _add_sizes(masks: DrawnMasks, root: Path, found: CocoFile[Annotation]) -> list[str]:
+    def _add_sizes(masks: DrawnMasks, root: Path, content: CocoFile[Annotation]) -> list[str]:
         """Add the sizes of the images that exist; return the paths of the others."""
         missing = []
-        for number, file in found.paths.items():
-            image = found.images[number]
+        for number, file in content.paths.items():
+            image = content.images[number]
             if image.width and image.height:
                 # A mask has one byte per pixel, unlike an image.
                 if image.width * image.height > 4 * images.MAX_PIXELS or min(image.width, image.height) < 0:
                     reason = f"{image.width}×{image.height} pixels is too large: raise the setting max_image_pixels"
-                    found.skip_image(number, reason)
+                    content.skip_image(number, reason)
                 elif (root / file).is_file():
                     masks.sizes[file] = (image.width, image.height)
                 else:

@@ -93,9 +93,9 @@ class _Folders(Folders):
         return str(file) if file and not has_masks else path
 
     def find_sources(self, form: ImageDatasetForm[Any], root: Path) -> tuple[Path, Path] | None:
-        found = super().find_sources(form, root)
-        if found:
-            return found[0], Path(self.resolve_targets(form, str(found[1])))
+        folders = super().find_sources(form, root)
+        if folders:
+            return folders[0], Path(self.resolve_targets(form, str(folders[1])))
         file = _find_annotations(form, root)
         if file:
             return root, file
@@ -104,9 +104,9 @@ class _Folders(Folders):
         return _find_annotated(form, root).get("train")
 
     def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
-        found = super().declared_splits(form)
-        if found or self.own_splits(form):
-            return found
+        declared = super().declared_splits(form)
+        if declared or self.own_splits(form):
+            return declared
         splits = _find_annotated(form, Path(form.text_of("feature_folder")))
         return dict(splits) if len(splits) > 1 else {}
 
@@ -136,10 +136,10 @@ def _find_annotations(form: ImageDatasetForm[Any], folder: Path) -> Path | None:
 def _find_annotated(form: ImageDatasetForm[Any], root: Path) -> dict[str, tuple[Path, Path]]:
     """Return the allowed paths of the images and of the annotations of each split in ``root``."""
     try:
-        found = find_sources(root)
+        sources = find_sources(root)
     except UnusableSource:
         return {}
-    used = {split: paths for split, paths in found.items() if are_annotated(_both(*paths))}
+    used = {split: paths for split, paths in sources.items() if are_annotated(_both(*paths))}
     allowed = all(map(form.meta.data_roots.contain, (path for paths in used.values() for path in paths)))
     return used if allowed and "train" in used else {}
 

@@ -41,15 +41,15 @@ class Overview:
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
         """Return the images of annotations and their objects; raises UnusableSource."""
-        found = self._annotations.find(folders, Path(folders.targets), NoProgress())
-        found.need(TARGET)
-        return found
+        annotated = self._annotations.find(folders, Path(folders.targets), NoProgress())
+        annotated.need(TARGET)
+        return annotated
 
-    def describe(self, found: FoundTargetImages, summary: SourceSummary) -> None:
+    def describe(self, images: FoundTargetImages, summary: SourceSummary) -> None:
         """Add the classes in a sample of the label images, and their problems; raises UnusableSource."""
-        if isinstance(found, ClassFolders):
-            self._annotations.indexes.update(found.indexes)
-        self._describe(found.images, found.target_images, spread(found, SAMPLE_IMAGES), summary)
+        if isinstance(images, ClassFolders):
+            self._annotations.indexes.update(images.indexes)
+        self._describe(images.images, images.target_images, spread(images, SAMPLE_IMAGES), summary)
 
     def describe_rows(self, table: TargetImageRows, rows: list[Row[str]], summary: SourceSummary) -> None:
         """Like `describe`, for the label images in ``rows`` of a table; raises UnusableSource."""
@@ -83,10 +83,10 @@ class Overview:
                 f"{count_of(broken.count, TARGET)} of those examined cannot be used: {broken.describe()}. "
                 f"Their images are skipped. {broken.remedy}"
             )
-        found = [survey for _, survey in surveys]
+        surveyed = [survey for _, survey in surveys]
         if isinstance(masks, CombinedMasks):
-            summary.problems += filter(None, [describe_overlap(found)])
-        _describe_classes(found, names, code, self._annotations, summary)
+            summary.problems += filter(None, [describe_overlap(surveyed)])
+        _describe_classes(surveyed, names, code, self._annotations, summary)
 
 
 class CocoOverview(source_summary.Overview):

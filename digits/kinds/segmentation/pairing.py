@@ -73,13 +73,13 @@ def pair_masks(
     """
     if len(lists) == 1:
         return pair_lists(folders, _divide(lists[0]))
-    found = pair_lists(folders, lists)
-    are_moved = all(os.path.dirname(image) != os.path.dirname(mask) for image, mask in found.matches.names)
+    paired = pair_lists(folders, lists)
+    are_moved = all(os.path.dirname(image) != os.path.dirname(mask) for image, mask in paired.matches.names)
     if is_database(Path(folders.targets)) or not are_moved:
-        return found
+        return paired
     classes = _match_class_folders(*(item.files for item in lists))
-    if not classes or (found.matches.names and _are_parts(classes)):
-        return found
+    if not classes or (paired.matches.names and _are_parts(classes)):
+        return paired
     return _combine(folders, lists, classes, {} if indexes is None else indexes)
 
 
@@ -105,13 +105,13 @@ def describe_overlap(surveys: Sequence[MaskSurvey]) -> str:
 
 
 def _divide(both: ImageList) -> list[ImageList]:
-    found = divide(both.files)
-    if found is None:
+    halves = divide(both.files)
+    if halves is None:
         raise UnusableSource(
             f"{show(str(both.root))} does not contain images with label images.",
             "Enter the folder of label images, or name each as its image with the suffix _mask.",
         )
-    names, targets = found
+    names, targets = halves
     return [ImageList(both.root, names, both.links, both.unreadable), ImageList(both.root, targets)]
 
 
@@ -126,13 +126,13 @@ def _match_class_folders(photos: list[str], masks: list[str]) -> dict[str, Match
     if not 1 < len(of_class) < MAX_PIXEL_CLASSES:
         return {}
     paired = {folder: match(photos, names) for folder, names in sorted(of_class.items())}
-    are_most = all(2 * len(found.names) >= len(of_class[folder]) for folder, found in paired.items())
+    are_most = all(2 * len(matches.names) >= len(of_class[folder]) for folder, matches in paired.items())
     return paired if are_most else {}
 
 
 def _are_parts(classes: Mapping[str, Matches]) -> bool:
     """Return whether the folders of masks are splits instead of classes; raises UnusableSource if it is unclear."""
-    names = [name for found in classes.values() for name, _ in found.names]
+    names = [name for matches in classes.values() for name, _ in matches.names]
     if len(set(names)) < len(names):
         return False
     if not all(map(split_named, classes)):
@@ -152,15 +152,15 @@ def _combine(
 ) -> ClassFolders:
     indexes.setdefault(BACKGROUND, 0)
     files: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for folder, found in classes.items():
+    for folder, of_folder in classes.items():
         name = BACKGROUND if folder.lower() == BACKGROUND else show(folder)
         index = indexes.setdefault(name, len(indexes))
-        for photo, mask in found.names:
+        for photo, mask in of_folder.names:
             files[photo].append((index, f"{folder}/{mask}"))
     matches = Matches(
         [(name, name) for name in lists[0].files if name in files],
         [name for name in lists[0].files if name not in files],
-        [f"{folder}/{name}" for folder, found in classes.items() for name in found.without_image],
+        [f"{folder}/{name}" for folder, of_folder in classes.items() for name in of_folder.without_image],
         [],
         f"There is a folder of masks for each class: {listed(classes)}.",
     )

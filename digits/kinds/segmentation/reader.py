@@ -131,8 +131,8 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     if annotations.indexes:
         _check_annotations(recipe, splits)
     surveys, frames = _survey(splits, code, recipe.processes, progress)
-    fits = MaskFits.of([item for found in frames.values() for item in found if item])
-    known = [item for found in surveys.values() for item in found if item]
+    fits = MaskFits.of([item for items in frames.values() for item in items if item])
+    known = [item for items in surveys.values() for item in items if item]
     if not known:
         _refuse_all(splits["train"], code)
     if isinstance(splits["train"].target_images, CombinedMasks):
@@ -223,8 +223,8 @@ def find_classes(
             )
         colors = colors[: len(names) or None]
         return Classes(names or default_names(len(colors)), colors, ColorMap(colors))
-    found = recognize(surveys, names)
-    return Classes(found.names, list(found.code.colors), found.code, found.note)
+    meaning = recognize(surveys, names)
+    return Classes(meaning.names, list(meaning.code.colors), meaning.code, meaning.note)
 
 
 def read_class_names(path: str) -> list[str]:
@@ -296,15 +296,15 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
             continue
         label, has_name, color_text = line.partition(":")
         text = color_text.partition(":")[0] if has_name else line
-        found = _COLOR_LINE.fullmatch(text.strip())
-        color = tuple(map(int, found.group("red", "green", "blue"))) if found else ()
-        if not found or max(color) > 255:
+        match = _COLOR_LINE.fullmatch(text.strip())
+        color = tuple(map(int, match.group("red", "green", "blue"))) if match else ()
+        if not match or max(color) > 255:
             raise UnusableSource(
                 f"{name}: line {number} is not a color: “{show(line[:40])}”.",
                 "Each line contains red, green and blue, from 0 to 255, separated by spaces.",
             )
-        if has_name or found["before"] or found["after"]:
-            names.append(show((label if has_name else found["before"] or found["after"]).strip()))
+        if has_name or match["before"] or match["after"]:
+            names.append(show((label if has_name else match["before"] or match["after"]).strip()))
         colors.append((color[0], color[1], color[2]))
     if len(colors) == MAX_PIXEL_CLASSES + 1:
         colors.pop()
@@ -333,14 +333,14 @@ def _survey(
         chosen = places[piece * MASKS_PER_PIECE : (piece + 1) * MASKS_PER_PIECE]
         send((piece, [survey_mask(split, place, code) for split, place in chosen]))
 
-    found: dict[int, list[tuple[MaskSurvey | None, Frame | None]]] = {}
+    surveyed: dict[int, list[tuple[MaskSurvey | None, Frame | None]]] = {}
     done = 0
     for message in parallel.run(work, pieces, processes=processes):
         if message:
-            found[message[0]] = message[1]
+            surveyed[message[0]] = message[1]
             done += len(message[1])
             progress.reading(f"Reading label images: {done:,} of {len(places):,}")
-    flat = (item for piece in range(pieces) for item in found[piece])
+    flat = (item for piece in range(pieces) for item in surveyed[piece])
     pairs = {name: [next(flat) for _ in split.files] for name, split in splits.items()}
     return (
         {name: [survey for survey, _ in items] for name, items in pairs.items()},

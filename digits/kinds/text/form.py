@@ -55,12 +55,12 @@ class Texts(FormSource):
 
 def _suggest(form: ImageDatasetForm[Any], table: Path) -> Suggestion | None:
     filled = {f"table_{split}" for split in SPLITS[1:] if form.text_of(f"{split}_data_file")}
-    found = suggest_tables(table, filled, form.meta.data_roots.contain)
-    if found:
-        found.fields = {
-            f"{name.removeprefix('table_')}_data_file": path for name, path in found.fields.items()
+    suggestion = suggest_tables(table, filled, form.meta.data_roots.contain)
+    if suggestion:
+        suggestion.fields = {
+            f"{name.removeprefix('table_')}_data_file": path for name, path in suggestion.fields.items()
         }
-    return found
+    return suggestion
 
 
 class DatasetForm(DialectFields[CreateText]):

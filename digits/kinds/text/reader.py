@@ -101,11 +101,11 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
         raise UnusableSource(str(error)) from None
     labels = read_labels(Path(recipe.labels_file)) if recipe.labels_file else None
     classes = Classes(labels)
-    found: dict[str, Rows] = {}
+    rows_of: dict[str, Rows] = {}
     unusable: list[Unusable] = []
     for name, path in tables.items():
         faults = Faults(path, recipe.max_unusable_percent, name)
-        found[name] = index_rows(path, recipe.dialect, classes, progress, faults)
+        rows_of[name] = index_rows(path, recipe.dialect, classes, progress, faults)
         unusable += faults.unusable
         classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
@@ -113,13 +113,13 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
         raise UnusableSource("All texts have the same class.", "At least two classes are needed.")
     encoding = Encoding(recipe.alphabet, recipe.width)
     chance = np.random.default_rng(recipe.seed)
-    orders = {name: chance.permutation(len(rows)) for name, rows in found.items()}
+    orders = {name: chance.permutation(len(rows)) for name, rows in rows_of.items()}
     parts = shares.slices(len(orders["train"]))
     splits: dict[str, SplitPlan] = {}
     for name in SPLITS:
-        if name in found or name in parts:
-            origin = name if name in found else "train"
-            source = TextFile(tables[origin], found[origin], encoding)
+        if name in rows_of or name in parts:
+            origin = name if name in rows_of else "train"
+            source = TextFile(tables[origin], rows_of[origin], encoding)
             splits[name] = _split(source, orders[origin][parts.get(name, slice(None))], moved)
     unused = _unused(names, splits["train"])
     return TextPlan(ClassIndex.of(names), splits, names, unused, unusable, required_groups=2)

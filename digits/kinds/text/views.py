@@ -44,8 +44,8 @@ class Views(ClassificationViews):
         return [*super().tiles(manifest), ("Characters per text", f"{manifest.width:,}")]
 
     def draw_record(self, recipe: Any, record: Record) -> dict[str, Any]:
-        found = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
-        return {"text": found[0].decode("utf-8", "replace") if found else ""}
+        texts = [text for text in record.features.get(TEXT_FEATURE, []) if isinstance(text, bytes)]
+        return {"text": texts[0].decode("utf-8", "replace") if texts else ""}
 
     def separate_of(self, recipe: Any) -> dict[str, Any]:
         return {"val": recipe.val_table, "test": recipe.test_table}

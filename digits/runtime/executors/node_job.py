@@ -97,10 +97,10 @@ class NodeJob:
 
     def _conclude(self, is_restarted: bool) -> int:
         """Record the end of the run, or start it again."""
-        found = [self._read(f"exit.{node}.json") for node in range(self._workers)]
+        exits = [self._read(f"exit.{node}.json") for node in range(self._workers)]
         records = [
             {**record, "rank": node if self._workers > 1 else None}
-            for node, record in enumerate(found)
+            for node, record in enumerate(exits)
             if record.get("run") == self._run
         ]
         failed = [record for record in records if record["code"] != 0]

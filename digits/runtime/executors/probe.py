@@ -148,21 +148,24 @@ class Probe:
         yield from self._tensorflow()
 
     def _tensorflow(self) -> Iterator[Finding]:
-        found = self._wait("tensorflow", _TensorFlow, RUN_SECONDS)
-        if found is None or found.error:
+        answer = self._wait("tensorflow", _TensorFlow, RUN_SECONDS)
+        if answer is None or answer.error:
             hint = f"Install DIGITS and TensorFlow so that {sys.executable} works on all nodes."
-            detail = found.error if found else f"no answer within {RUN_SECONDS:g} s. {self._log()}"
+            detail = answer.error if answer else f"no answer within {RUN_SECONDS:g} s. {self._log()}"
             yield Finding(title="TensorFlow can be imported", is_ok=False, detail=detail, remedy=hint)
             return
-        yield Finding(title="TensorFlow can be imported", is_ok=True, detail=f"version {found.version}")
+        yield Finding(title="TensorFlow can be imported", is_ok=True, detail=f"version {answer.version}")
         if self._has_gpus:
             hint = (
                 ""
-                if found.gpus
+                if answer.gpus
                 else "Install the driver on the nodes, and TensorFlow with CUDA (digits[gpu])."
             )
             yield Finding(
-                title="TensorFlow sees a GPU", is_ok=found.gpus > 0, detail=f"{found.gpus} of 1", remedy=hint
+                title="TensorFlow sees a GPU",
+                is_ok=answer.gpus > 0,
+                detail=f"{answer.gpus} of 1",
+                remedy=hint,
             )
 
     def _wait(self, name: str, kind: type[T], seconds: float) -> T | None:

@@ -102,10 +102,10 @@ class Submission(Struct, kw_only=True):
     def load(cls, folder: Path, run: int) -> Self | None:
         """Return the submission of this ``run`` from its folder."""
         try:
-            found = files.read_json(folder / cls.FILE, cls, below=folder.parent)
+            saved = files.read_json(folder / cls.FILE, cls, below=folder.parent)
         except files.UnreadableFile:
             return None
-        return found if found.run == run else None
+        return saved if saved.run == run else None
 
     @classmethod
     def write_script(

@@ -10,11 +10,11 @@ from digits.runtime.executors.slurm.executor import SlurmExecutor
 
 def configured_clusters(settings: Settings) -> dict[str, ClusterExecutor]:
     """Return the executors of the clusters that this server uses, by their compute targets."""
-    found: dict[str, ClusterExecutor] = {}
+    clusters: dict[str, ClusterExecutor] = {}
     if settings.slurm:
-        found["slurm"] = SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)
+        clusters["slurm"] = SlurmExecutor(settings.jobs_dir, pass_env=settings.pass_env)
     if settings.ray:
-        found["ray"] = RayExecutor(
+        clusters["ray"] = RayExecutor(
             settings.jobs_dir, settings.ray, token=settings.ray_token, pass_env=settings.pass_env
         )
-    return found
+    return clusters

@@ -35,9 +35,9 @@ def machine() -> Machine:
                 serializers.device_row(gpu, busy),
                 utilization=gpu.utilization,
                 temperature=gpu.temperature,
-                processes=[_with_job(process, task) for process, task in found],
+                processes=[_with_job(process, task) for process, task in processes_of],
             )
-            for gpu, found in zip(gpus, processes, strict=True)
+            for gpu, processes_of in zip(gpus, processes, strict=True)
         ],
         problem=services().devices.problem,
         at=time.time(),

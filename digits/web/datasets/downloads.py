@@ -51,7 +51,8 @@ def statistics(job_id: str) -> Response:
     job, manifest = _finished(job_id)
     counts = services().scheduler.task_state(job, job.tasks[0]).counts
     named: dict[str, dict[str, int]] = {
-        split: dict(zip(found["labels"], found["counts"], strict=False)) for split, found in counts.items()
+        split: dict(zip(classes["labels"], classes["counts"], strict=False))
+        for split, classes in counts.items()
     }
     try:
         body = in_thread(summarize, job.folder, manifest, named)

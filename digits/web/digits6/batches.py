@@ -37,14 +37,14 @@ def classify_many_json() -> Response:
     """Run a batch prediction to completion, and return up to five classes per image."""
     job, about, results = run_to_completion()
     check_readable(results, "images")
-    found = ClassifiedImages(
+    result = ClassifiedImages(
         classifications={row.name: row.predictions for row in in_turns(results.read()) if not row.error},
         skipped=_skipped(results),
         problems=about.problems,
         accuracy=results.sums.accuracy(),
         url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )
-    return jsonify(found)
+    return jsonify(result)
 
 
 @blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
@@ -74,8 +74,8 @@ def top_n_json() -> Response:
     best = in_thread(best_of_classes, results, range(len(labels)), count)
     names = names_of(results, best)
     top_n = {
-        label: [(names[place], percent) for place, percent in found]
-        for label, found in zip(labels, best, strict=True)
+        label: [(names[place], percent) for place, percent in images]
+        for label, images in zip(labels, best, strict=True)
     }
     return jsonify(TopImages(top_n, _skipped(results)))
 

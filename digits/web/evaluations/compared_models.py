@@ -67,32 +67,32 @@ def datasets(jobs: Sequence[ModelJob]) -> list[str]:
     return list(names.values()) if len(names) > 1 else []
 
 
-def table(jobs: Sequence[ModelJob], found: Sequence[ModelFacts]) -> list[dict[str, Any]]:
+def table(jobs: Sequence[ModelJob], facts: Sequence[ModelFacts]) -> list[dict[str, Any]]:
     """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which one is the best.
 
     No value is the best if the models have different datasets.
     """
     marks_best = not datasets(jobs)
     rows = [
-        {"title": "Status", "values": [item.status for item in found]},
-        {"title": "Dataset", "values": [item.dataset or NONE for item in found]},
+        {"title": "Status", "values": [item.status for item in facts]},
+        {"title": "Dataset", "values": [item.dataset or NONE for item in facts]},
         {
             "title": "Best epoch",
-            "values": [NONE if item.epoch is None else epoch_label(item.epoch) for item in found],
+            "values": [NONE if item.epoch is None else epoch_label(item.epoch) for item in facts],
         },
     ]
-    names = dict.fromkeys(name for item in found for name in item.metrics if "/" not in name)
+    names = dict.fromkeys(name for item in facts for name in item.metrics if "/" not in name)
     for name in list(names)[:MAX_METRICS]:
-        values = [item.metrics.get(name) for item in found]
+        values = [item.metrics.get(name) for item in facts]
         # A model of another kind does not know the unit.
         views = serializers.job_views(
-            next(job for job, item in zip(jobs, found, strict=True) if name in item.metrics)
+            next(job for job, item in zip(jobs, facts, strict=True) if name in item.metrics)
         )
         metric = views.metric(name)
         words = [NONE if value is None else metric.format(value) for value in values]
         rows.append(_row(metric.title, values, words, views.lower_is_better(name), marks_best=marks_best))
     for name, (title, in_words) in _COSTS.items():
-        values = [getattr(item, name) for item in found]
+        values = [getattr(item, name) for item in facts]
         if name != "peak_gpu_memory" or any(values):
             words = [NONE if value is None else in_words(value) for value in values]
             rows.append(_row(title, values, words, is_lower_better=True, marks_best=marks_best))

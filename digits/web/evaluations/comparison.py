@@ -136,15 +136,15 @@ def show_json() -> Response:
     return jsonify(describe(ComparedModels, pair, settings=changed))
 
 
-def _pair(first: ModelJob, second: ModelJob, found: tuple[Evaluation, Evaluation]) -> ComparedPair:
+def _pair(first: ModelJob, second: ModelJob, evaluations: tuple[Evaluation, Evaluation]) -> ComparedPair:
     """Return the metrics of both models, and the numbers of records by outcome."""
-    records = in_thread(_load, first, second, *found)
-    dataset = dataset_of(found[1])
+    records = in_thread(_load, first, second, *evaluations)
+    dataset = dataset_of(evaluations[1])
     numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
     return ComparedPair(
         models=[first.id, second.id],
-        evaluations=[result.name for result in found],
-        metrics=[result.metrics for result in found],
+        evaluations=[result.name for result in evaluations],
+        metrics=[result.metrics for result in evaluations],
         counts=numbers.get("counts"),
         p_value=numbers.get("p_value"),
         classes=numbers.get("classes"),

@@ -98,8 +98,8 @@ def show_json(job_id: str) -> Response:
     """
     job = services().store.get(job_id, ModelJob)
     results = in_thread(maps.load_all, job.folder)
-    found = [describe(MapResult, item, partial=item.is_partial) for item in results]
-    body = describe(Maps, _state(job), maps=found)
+    finished = [describe(MapResult, item, partial=item.is_partial) for item in results]
+    body = describe(Maps, _state(job), maps=finished)
     name = request.args.get("name", "")
     if name:
         result = _find(results, name)

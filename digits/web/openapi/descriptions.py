@@ -51,7 +51,7 @@ def _descriptions() -> dict[tuple[str, str], Described]:
 
     Rows that differ in the query are one description.
     """
-    found: dict[tuple[str, str], Described] = {}
+    described: dict[tuple[str, str], Described] = {}
     group = ""
     for line in template().splitlines():
         if line.startswith("## "):
@@ -67,10 +67,10 @@ def _descriptions() -> dict[tuple[str, str], Described]:
                     is_open = False
                     arguments = tuple(re.findall(r"[?&](\w+)=", word))
                     for key in ((method, _plain(word)) for method in methods):
-                        earlier = found.get(key, Described(group, ""))
+                        earlier = described.get(key, Described(group, ""))
                         texts = "; ".join(dict.fromkeys(filter(None, (earlier.text, text.strip()))))
-                        found[key] = Described(group, texts, earlier.arguments + arguments)
-    return found
+                        described[key] = Described(group, texts, earlier.arguments + arguments)
+    return described
 
 
 def _plain(path: str) -> str:

@@ -305,10 +305,10 @@ def _top_images(
                     "name": names[place],
                     "percent": percent,
                 }
-                for place, percent in found
+                for place, percent in images
             ],
         )
-        for number, found in zip(classes, best, strict=True)
+        for number, images in zip(classes, best, strict=True)
     ]
 
 

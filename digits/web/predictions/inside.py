@@ -96,8 +96,8 @@ def filters(job_id: str) -> AnyResponse:
     epochs = spread_snapshots(job, MAX_SNAPSHOTS)
     message = {"call": "filters", "snapshot": default.name, "snapshots": list(epochs)}
     answer = services().inference.ask(job.folder, message)
-    found = [SnapshotFilters(epochs[item["snapshot"]], **item) for item in answer["filters"]]
-    return _respond(Filters(answer["layer"], answer["shape"], found), "_filters.html")
+    snapshots = [SnapshotFilters(epochs[item["snapshot"]], **item) for item in answer["filters"]]
+    return _respond(Filters(answer["layer"], answer["shape"], snapshots), "_filters.html")
 
 
 def _respond(resource: Struct, part: str, **context: Any) -> AnyResponse:

@@ -291,15 +291,15 @@ def _arrays(outputs: Sequence[Mapping[str, Any]], bodies: Iterable[bytearray]) -
     }
 
 
-def _geometry(found: Mapping[str, Any] | None) -> images.Geometry | None:
-    if not found:
+def _geometry(description: Mapping[str, Any] | None) -> images.Geometry | None:
+    if not description:
         return None
-    padded = found.get("padded")
+    padded = description.get("padded")
     return images.Geometry(
-        tuple(found["size"]),
-        found["width"],
-        found["height"],
-        found["mode"],
+        tuple(description["size"]),
+        description["width"],
+        description["height"],
+        description["mode"],
         tuple(padded) if padded else None,
     )
 

@@ -206,9 +206,9 @@ def _find(
     return search.checked(job.folder, manifest), matches, Page(places, page.number, page.size, total)
 
 
-def _split_counts(found: Explored, manifest: Manifest) -> dict[str, int]:
+def _split_counts(explored: Explored, manifest: Manifest) -> dict[str, int]:
     """Return the number of matches in each split, and in all if there are several."""
-    counts = found.matches.counts
+    counts = explored.matches.counts
     return {ALL: sum(counts.values()), **counts} if len(manifest.splits) > 1 else counts
 
 
@@ -222,9 +222,9 @@ def _group_counts(manifest: Manifest, split: str) -> list[int]:
     return [sum(counts) for counts in zip(*splits, strict=True)]
 
 
-def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str, str]]:
+def _filters(explored: Explored, group: str, manifest: Manifest) -> list[tuple[str, str]]:
     """Return the argument and the words of each active filter."""
-    query = found.query
+    query = explored.query
     filters = [("q", f"Name contains “{query.text}”")] if query.text else []
     if query.label is not None:
         filters.append(("label", f"{group.capitalize()} “{manifest.groups[query.label]}”"))
@@ -233,7 +233,7 @@ def _filters(found: Explored, group: str, manifest: Manifest) -> list[tuple[str,
     if query.evaluation:
         filters += _evaluation_filters(query, manifest)
     if query.finding:
-        finding = found.checked.finding(query.finding)
+        finding = explored.checked.finding(query.finding)
         filters.append(("finding", finding.title if finding else query.finding))
     return filters + [(item.name, item.words) for item in query.ranges]
 

@@ -120,9 +120,9 @@ def find_uid(peer: Address, local: Address, tables: Path = PROC_NET) -> int | No
     for table, addresses in _spellings(peer, local):
         for row in _rows(tables / table):
             if row[_LOCAL:_STATE] == addresses:
-                found = Socket(int(row[_STATE], 16), int(row[_UID]), int(row[_INODE]))
-                if found.is_connected:
-                    return found.uid
+                socket = Socket(int(row[_STATE], 16), int(row[_UID]), int(row[_INODE]))
+                if socket.is_connected:
+                    return socket.uid
     return None
 
 

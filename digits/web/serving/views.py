@@ -54,8 +54,8 @@ def predict(job_id: str) -> Response:
 @blueprint.post("/serve/<name>/v1/models/<model>/versions/<version>:predict", endpoint="tensorflow_version")
 def serve(name: str, model: str = "", version: str = "") -> Response:
     """Predict from the images in the body with a production model."""
-    job, found = _production(name, version)
-    return _answer(name, job, found.snapshot)
+    job, entry = _production(name, version)
+    return _answer(name, job, entry.snapshot)
 
 
 def _answer(name: str, job: ModelJob, snapshot: str, format_: str = "json") -> Response:
@@ -73,8 +73,8 @@ def _answer(name: str, job: ModelJob, snapshot: str, format_: str = "json") -> R
 @blueprint.post("/serve/<name>/v2/models/<model>/versions/<version>/infer", endpoint="infer_version")
 def infer(name: str, model: str, version: str = "") -> Response:
     """Handle a KServe V2 inference request."""
-    job, found = _production(name, version)
-    return _answer(name, job, found.snapshot, "kserve")
+    job, entry = _production(name, version)
+    return _answer(name, job, entry.snapshot, "kserve")
 
 
 @blueprint.get("/serve/<name>/v2")
@@ -91,18 +91,18 @@ def server_metadata(name: str) -> Response:
 @returns(ServedModel)
 def describe(name: str, model: str = "", version: str = "") -> Response:
     """Return the inputs, outputs and labels of a production model as KServe model metadata."""
-    job, found = _production(name, version)
+    job, entry = _production(name, version)
     manifest = serving.manifest_of(job)
     inputs, outputs = _shapes(manifest)
     served = ServedModel(
         name=name,
-        versions=[epoch_label(found.epoch)],
+        versions=[epoch_label(entry.epoch)],
         platform="tensorflow",
         inputs=[Tensor(INPUT, "FP32", inputs)],
         outputs=[Tensor(OUTPUT, "FP32", outputs)],
         labels=manifest.target.labels,
         model=job.id,
-        snapshot=found.snapshot,
+        snapshot=entry.snapshot,
     )
     return jsonify(served)
 
@@ -111,7 +111,7 @@ def describe(name: str, model: str = "", version: str = "") -> Response:
 @blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>/metadata", endpoint="metadata_version")
 def metadata(name: str, model: str, version: str = "") -> Response:
     """Return the signature of a production model as TensorFlow Serving metadata."""
-    job, found = _production(name, version)
+    job, entry = _production(name, version)
     inputs, outputs = _shapes(serving.manifest_of(job))
     signature = {
         "inputs": {INPUT: _tensor_info(INPUT, inputs)},
@@ -119,7 +119,7 @@ def metadata(name: str, model: str, version: str = "") -> Response:
         "method_name": "tensorflow/serving/predict",
     }
     return jsonify(
-        model_spec={"name": model, "signature_name": "", "version": epoch_label(found.epoch)},
+        model_spec={"name": model, "signature_name": "", "version": epoch_label(entry.epoch)},
         metadata={"signature_def": {"signature_def": {"serving_default": signature}}},
     )
 
@@ -158,8 +158,8 @@ def ready(name: str, model: str = "", version: str = "") -> Response:
 @blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>", endpoint="version_status")
 def status(name: str, model: str, version: str = "") -> Response:
     """Return the status of a production model in the format of TensorFlow Serving."""
-    _, found = _production(name, version)
-    current = {"version": epoch_label(found.epoch), "state": "AVAILABLE"}
+    _, entry = _production(name, version)
+    current = {"version": epoch_label(entry.epoch), "state": "AVAILABLE"}
     return jsonify(model_version_status=[{**current, "status": {"error_code": "OK", "error_message": ""}}])
 
 
@@ -212,18 +212,18 @@ def remove(name: str) -> Response:
 
 def _rows() -> list[ProductionModel]:
     rows = []
-    for name, found in _all().items():
-        job = services().store.find(found.model)
+    for name, entry in _all().items():
+        job = services().store.find(entry.model)
         rows.append(
             ProductionModel(
                 name=name,
                 url=url_for("serving.serve", name=name),
-                since=found.since,
-                epoch=epoch_label(found.epoch),
+                since=entry.since,
+                epoch=epoch_label(entry.epoch),
                 model=job.name if job else "",
                 model_url=url_for("model_page.show", job_id=job.id) if job else "",
                 metric=serializers.metric_words(job) if job else "",
-                is_available=isinstance(job, ModelJob) and snapshot_list.exists(job.folder, found.snapshot),
+                is_available=isinstance(job, ModelJob) and snapshot_list.exists(job.folder, entry.snapshot),
             )
         )
     return rows

@@ -202,9 +202,9 @@ class _Internal(CompatModule):
         full = f"{self.__name__}.{name}"
         if full == "tensorflow.python.keras":
             return self._compat_tf.keras
-        found = self._sources[0].__dict__.get(name)
-        if isinstance(found, types.ModuleType) or (found is None and _is_module(full)):
-            inner = found if found is not None and found.__name__ != full else None
+        member = self._sources[0].__dict__.get(name)
+        if isinstance(member, types.ModuleType) or (member is None and _is_module(full)):
+            inner = member if member is not None and member.__name__ != full else None
             part = inner or _Internal(full, self._compat_tf)
             self.__dict__[name] = part
             return part
@@ -240,11 +240,11 @@ class _Keras(CompatModule):
             self.__dict__["clear_session"] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
-        found = super().__getattr__(name)
-        if isinstance(found, types.ModuleType) and not isinstance(found, CompatModule):
+        member = super().__getattr__(name)
+        if isinstance(member, types.ModuleType) and not isinstance(member, CompatModule):
             parts = [getattr(source, name) for source in self._sources if hasattr(source, name)]
-            found = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", *parts)
-        return found
+            member = self.__dict__[name] = _Keras(f"{self.__name__}.{name}", *parts)
+        return member
 
 
 @functools.cache

@@ -186,17 +186,17 @@ class _News:
 
 def find_bits(plan: Plan, recipe: CreateDataset) -> int:
     """Return the bits that the 16-bit images in a sample of a plan use, or 0 if it contains none."""
-    found = 0
+    bits = 0
     for split in plan.splits.values():
         for place in range(0, len(split), max(1, len(split) // SAMPLED_FOR_BITS)):
             try:
                 for data in plan.read(split, place):
                     plan.open(data, recipe.channels)
             except WiderValues as wider:
-                found = max(found, wider.bits)
+                bits = max(bits, wider.bits)
             except (images.UnusableImage, OSError):
                 continue
-    return found
+    return bits
 
 
 def divide(plan: Plan, recipe: CreateDataset) -> list[Piece]:

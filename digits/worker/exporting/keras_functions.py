@@ -171,10 +171,10 @@ def _pool(function: Any) -> Any:
 
 def _of_plane(sizes: Any) -> tuple[int, int]:
     """Return the height and width of a window, given as one number, as both, or as the sizes of all dimensions."""
-    found = _integers(sizes)
-    if isinstance(found, list) and len(found) == 4 and found[0] == found[3] == 1:
-        found = found[1:3]
-    height, width = found if isinstance(found, list) else (found, found)
+    plane = _integers(sizes)
+    if isinstance(plane, list) and len(plane) == 4 and plane[0] == plane[3] == 1:
+        plane = plane[1:3]
+    height, width = plane if isinstance(plane, list) else (plane, plane)
     return height, width
 
 

@@ -161,12 +161,12 @@ def _seed(model: Path, recipe: recipes.Train) -> int | None:
 
 def _evaluations(sources: Sources) -> list[str]:
     """Return the section with the evaluations of the snapshot, if there are any."""
-    found = [item for item in evaluations.load_all(sources.model) if item.snapshot == sources.snapshot.name]
+    current = [item for item in evaluations.load_all(sources.model) if item.snapshot == sources.snapshot.name]
     facts = {
         f"{name_of(sources.model.with_name(item.dataset_id))}, {item.split} split, {item.records:,} records": ", ".join(
             f"{name} {value:.6g}" for name, value in item.metrics.items()
         )
-        for item in found
+        for item in current
     }
     return [_section("Evaluation", facts)] if facts else []
 
@@ -183,12 +183,12 @@ def _verification(export: ModelExport) -> dict[str, str]:
     difference = "not measured: the network uses random numbers"
     if export.difference is not None:
         difference = f"{export.difference:.2g}, relative to the largest output value"
-    found = {"Compared with": f"the network in TensorFlow, on {export.images} {source}"}
-    found["Greatest difference"] = difference
+    facts = {"Compared with": f"the network in TensorFlow, on {export.images} {source}"}
+    facts["Greatest difference"] = difference
     if export.agreement is not None:
-        found["Equal predictions"] = f"{100 * export.agreement:.1f}%"
+        facts["Equal predictions"] = f"{100 * export.agreement:.1f}%"
     calls = "any number of images" if export.any_batch else f"{export.batch} image{'s' * (export.batch > 1)}"
-    return found | {
+    return facts | {
         "Runtime": export.runtime,
         "Time": f"{export.milliseconds:.3g} ms per image, on {export.machine}",
         "Batch size": calls,

@@ -39,11 +39,11 @@ def measure(
         name: np.concatenate([np.atleast_1d(np.array(part[name])) for part in parts]) for name in parts[0]
     }
     # The median is robust to brief interruptions by other programs.
-    found = {
+    facts = {
         "milliseconds": 1000 * float(np.median(seconds)) / batch,
         "any_batch": _accepts_more(call, inputs, batch, parts[0]),
     }
-    return outputs, found
+    return outputs, facts
 
 
 def _accepts_more(
@@ -51,12 +51,12 @@ def _accepts_more(
 ) -> bool:
     more = inputs[np.arange(batch + 1) % len(inputs)]
     try:
-        found = call(more)
+        values = call(more)
     except Exception:  # each runtime has its own
         return False
     return all(
-        len(np.atleast_1d(found[name])) == len(more)
-        and np.allclose(np.atleast_1d(found[name])[:batch], value, 1e-3, 1e-3 * _size(value))
+        len(np.atleast_1d(values[name])) == len(more)
+        and np.allclose(np.atleast_1d(values[name])[:batch], value, 1e-3, 1e-3 * _size(value))
         for name, value in first.items()
     )
 
@@ -91,9 +91,9 @@ def _onnx(path: str) -> tuple[Call, str]:
 
 def main(runtime: str, file: str, inputs: str, outputs: str, batch: str) -> None:
     call, title = {"litert": _litert, "onnx": _onnx}[runtime](file)
-    values, found = measure(call, np.load(inputs), int(batch))
+    values, facts = measure(call, np.load(inputs), int(batch))
     np.savez(outputs, allow_pickle=False, **values)
-    print(json.dumps({**found, "runtime": title}))  # noqa: T201 - the output of a program
+    print(json.dumps({**facts, "runtime": title}))  # noqa: T201 - the output of a program
 
 
 if __name__ == "__main__":

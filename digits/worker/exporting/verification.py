@@ -178,8 +178,8 @@ def _apart(one: NDArray[Any], other: NDArray[Any]) -> float:
     if not one.size or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc"):
         return 0.0
     scale = max(float(np.abs(other).max()), 1e-12)
-    found = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()) / scale
-    return found if np.isfinite(found) else float("inf")
+    difference = float(np.abs(one.astype(np.float64) - other.astype(np.float64)).max()) / scale
+    return difference if np.isfinite(difference) else float("inf")
 
 
 def _agreement(model: Trained, expected: Outputs, given: Outputs) -> float | None:

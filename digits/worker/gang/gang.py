@@ -66,8 +66,8 @@ class Gang:
     def of_lead(self, value: NDArray[Any]) -> NDArray[Any]:
         """Return the ``value`` of the first worker."""
         data = np.ascontiguousarray(value).reshape(-1)
-        found = self.reduce((data if self.is_lead else np.zeros_like(data)).view(np.uint8))
-        return found.view(data.dtype).reshape(value.shape)
+        sum_ = self.reduce((data if self.is_lead else np.zeros_like(data)).view(np.uint8))
+        return sum_.view(data.dtype).reshape(value.shape)
 
     def take_from_lead(self, variables: Mapping[str, tf.Variable]) -> None:
         """Give ``variables``, which all workers have, the values of the first worker."""

@@ -55,13 +55,13 @@ class Rendezvous:
         files.write_bytes(self._folder / f"{self.rank}.{name}", value.encode())
         while True:
             values = [self._read(rank, name) for rank in range(self.workers)]
-            found = [value for value in values if value is not None]
-            if len(found) == self.workers:
-                return found
+            known = [value for value in values if value is not None]
+            if len(known) == self.workers:
+                return known
             if time.monotonic() > deadline:
                 missing = ", ".join(str(rank) for rank, value in enumerate(values) if value is None)
                 raise PartnerLost(
-                    f"Only {len(found)} of {self.workers} workers started within {DEADLINE_SECONDS:.0f} seconds. "
+                    f"Only {len(known)} of {self.workers} workers started within {DEADLINE_SECONDS:.0f} seconds. "
                     f"Missing: {missing}.",
                     "Look for its error in the output of the task, and start the training again. If workers are on "
                     "several machines, check that all of them see the jobs folder.",
@@ -102,11 +102,11 @@ def place() -> str:
 def address() -> str:
     """Return the address of this machine that other machines can reach."""
     try:
-        found = socket.gethostbyname(os.environ.get(_NODE_VARIABLE) or socket.gethostname())
+        host = socket.gethostbyname(os.environ.get(_NODE_VARIABLE) or socket.gethostname())
     except OSError:
-        found = LOOPBACK
-    if not found.startswith("127."):
-        return found
+        host = LOOPBACK
+    if not host.startswith("127."):
+        return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(_ANYWHERE)

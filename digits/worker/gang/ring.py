@@ -109,8 +109,8 @@ def connect(meeting: Rendezvous) -> Ring:
     host = LOOPBACK if len(set(places)) == 1 else address()
     with socket.create_server((host, 0)) as server:
         port = server.getsockname()[1]
-        found = meeting.exchange("address", f"{host} {port} {secrets.token_hex()}", deadline)
-        addresses = [line.split() for line in found]
+        partners = meeting.exchange("address", f"{host} {port} {secrets.token_hex()}", deadline)
+        addresses = [line.split() for line in partners]
         key, (next_host, next_port, _) = (
             addresses[0][2].encode(),
             addresses[(meeting.rank + 1) % meeting.workers],

@@ -182,11 +182,11 @@ class Attribution:
         return self._layer_functions[layer]
 
     def _as_json(
-        self, method: str, chosen: tf.Tensor, found: NDArray[Any], more: dict[str, Any]
+        self, method: str, chosen: tf.Tensor, heat_map: NDArray[Any], more: dict[str, Any]
     ) -> dict[str, Any]:
         """Return a heat map with its ``output``, its name, its largest value, and its picture on the image's pixels."""
         output = int(chosen)
-        heat = np.nan_to_num(found)
+        heat = np.nan_to_num(heat_map)
         top = (
             float(np.quantile(heat, BRIGHTEST_SHARE))
             if method == "integrated_gradients"

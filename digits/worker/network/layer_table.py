@@ -170,7 +170,7 @@ class _Weights:
     """
 
     def __init__(self, handles: dict[str, tf.Variable | None]) -> None:
-        self._known = {name: [] if found is None else [found] for name, found in handles.items()}
+        self._known = {name: [] if handle is None else [handle] for name, handle in handles.items()}
         self._of_input: set[str] = set()
 
     def read(self, operation: Any) -> list[tf.Variable]:
@@ -178,12 +178,12 @@ class _Weights:
         if operation.name in self._known:
             return self._known[operation.name]
         names = [item.op.name for item in operation.inputs]
-        found = {id(item): item for name in names for item in self._known.get(name, ())}
+        handles = {id(item): item for name in names for item in self._known.get(name, ())}
         if operation.type == "Placeholder" or any(name in self._of_input for name in names):
             self._of_input.add(operation.name)
         if operation.name not in self._of_input or _is_small(operation):
-            self._known[operation.name] = list(found.values())
-        return list(found.values())
+            self._known[operation.name] = list(handles.values())
+        return list(handles.values())
 
     def are_computed(self, operation: Any) -> bool:
         """Return whether ``operation`` depends on weights and batch statistics, but not on the images."""

@@ -105,12 +105,12 @@ class Network:
                     output = _in_float32(built, x, self._output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
-                found = _with_losses(built, output, calls, store)
-                found.metrics.update(self._statistics(output, y))
+                network = _with_losses(built, output, calls, store)
+                network.metrics.update(self._statistics(output, y))
                 if stage != tower.VALIDATION:
-                    return found
+                    return network
                 with tf.name_scope("metrics"):
-                    return replace(found, record_values=self.kind_metrics.record_values(output, y))
+                    return replace(network, record_values=self.kind_metrics.record_values(output, y))
 
     def _statistics(self, output: Any, y: tf.Tensor) -> dict[str, tf.Tensor]:
         with tf.name_scope("metrics"):

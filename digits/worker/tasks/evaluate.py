@@ -21,7 +21,7 @@ from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit
 from digits.kinds import kind_named
 from digits.kinds.network import intervals
-from digits.kinds.network.evaluation import Evaluation, Found
+from digits.kinds.network.evaluation import Evaluation, SplitResults
 from digits.kinds.network.metrics import Metrics
 from digits.worker import stopping
 from digits.worker.failure import Stopped, UserFault
@@ -157,7 +157,7 @@ class Writer:
                 "Choose a dataset that contains only classes of the model.",
             )
 
-    def errors(self, predictions: Found) -> NDArray[np.float32]:
+    def errors(self, predictions: SplitResults) -> NDArray[np.float32]:
         """Return the errors of all records, float32 [records]; NaN for those of classes that the model lacks."""
         counted = self._counted(predictions)
         if counted is None:
@@ -166,32 +166,34 @@ class Writer:
         errors[counted] = self.evaluation.errors(predictions.select(counted))
         return errors
 
-    def _counted(self, predictions: Found) -> NDArray[np.bool_] | None:
+    def _counted(self, predictions: SplitResults) -> NDArray[np.bool_] | None:
         """Return which records are of a class that the model has, bool [records]; None if all are."""
         if not self._fit.has_unknown_records:
             return None
         counted: NDArray[np.bool_] = predictions.targets >= 0
         return counted
 
-    def _select_counted(self, predictions: Found) -> Found:
+    def _select_counted(self, predictions: SplitResults) -> SplitResults:
         chosen = self._counted(predictions)
         return predictions if chosen is None else predictions.select(chosen)
 
-    def write(self, predictions: Found, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
+    def write(self, predictions: SplitResults, timing: Timing, worst: dict[str, Any]) -> dict[str, float]:
         """Publish the result for all records, and return its metrics."""
         result, arrays = self._compute(predictions, timing)
         result = msgspec.structs.replace(result, intervals=self._intervals(predictions, result.metrics))
         self._publish(result, arrays, worst)
         return result.metrics
 
-    def _intervals(self, predictions: Found, metrics: Mapping[str, float]) -> dict[str, evaluations.Interval]:
+    def _intervals(
+        self, predictions: SplitResults, metrics: Mapping[str, float]
+    ) -> dict[str, evaluations.Interval]:
         """Return the confidence intervals of shares, and of all metrics unless the kind's is a share."""
         counted = self._select_counted(predictions)
-        found: dict[str, evaluations.Interval] = {}
+        intervals_of: dict[str, evaluations.Interval] = {}
         if self._kind.metric not in self.evaluation.shares:
             has_values = counted.values.shape[1] > 0
             resampler = self._metrics.resampler(counted.values) if has_values else lambda places: {}
-            found = intervals.bootstrap(
+            intervals_of = intervals.bootstrap(
                 counted.records,
                 lambda places: _scores(
                     self._metrics, self.evaluation, counted.select(places), lambda: resampler(places)
@@ -199,7 +201,7 @@ class Writer:
             )
         shares = {name: value for name, value in metrics.items() if name in self.evaluation.shares}
         return {
-            **{name: each for name, each in found.items() if "/" not in name},
+            **{name: each for name, each in intervals_of.items() if "/" not in name},
             **{name: intervals.wilson(value, counted.records) for name, value in shares.items()},
         }
 
@@ -220,7 +222,7 @@ class Writer:
         return result.content_hash == self._manifest.content_hash and not result.is_partial
 
     def _compute(
-        self, predictions: Found, timing: Timing
+        self, predictions: SplitResults, timing: Timing
     ) -> tuple[evaluations.Evaluation, dict[str, NDArray[Any]]]:
         """Return the result for the ``predictions``, and the arrays of its folder.
 
@@ -298,7 +300,7 @@ class Collected:
             whole[batch.places] = part
         self.count += len(batch.places)
 
-    def found(self) -> Found:
+    def found(self) -> SplitResults:
         """Return the predictions so far, which are those for the first records."""
         arrays = {name: whole[: self.count] for name, whole in self._arrays.items()}
         statistics = {
@@ -307,13 +309,13 @@ class Collected:
             if name.startswith("statistic ")
         }
         kept = {name: arrays[name] for name in ("predicted", "targets") if name in arrays}
-        return Found(self.count, statistics=statistics, values=arrays["values"], **kept)
+        return SplitResults(self.count, statistics=statistics, values=arrays["values"], **kept)
 
 
 def _scores(
     metrics: Metrics,
     evaluation: Evaluation,
-    predictions: Found,
+    predictions: SplitResults,
     summarize_records: Callable[[], Mapping[str, float]],
 ) -> dict[str, float]:
     """Return all metrics, those of validations as they compute them."""

@@ -76,10 +76,10 @@ def leave_one_out(features: NDArray[np.float32], labels: NDArray[np.int64]) -> f
     x = (features - features.mean(0)) / np.where(spread > 0, spread, 1.0)
     kernel = x @ x.T / max(1, x.shape[1]) + 1.0  # the constant is the bias
     targets = np.where(labels[:, None] == np.unique(labels), 1.0, -1.0)
-    found = []
+    guesses = []
     for ridge in RIDGES:
         inverse = np.linalg.inv(kernel.astype(np.float64) + ridge * np.eye(count))
         # The residual of each record in a fit to all others, without computing these fits.
         predicted = targets - inverse @ targets / np.diag(inverse)[:, None]
-        found.append(np.mean(predicted.argmax(1) == targets.argmax(1)))
-    return float(max(found))
+        guesses.append(np.mean(predicted.argmax(1) == targets.argmax(1)))
+    return float(max(guesses))

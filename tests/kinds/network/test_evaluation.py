@@ -25,17 +25,19 @@ Evaluate = Callable[..., tuple[Any, dict[str, Any], dict[str, Any]]]
 @pytest.fixture
 def evaluate(in_child: Callable[..., Any]) -> Evaluate:
     """Return a function that returns the errors, metrics and details of an evaluation."""
-    return lambda kind, target, **found: in_child(_evaluate, kind, target, found)
+    return lambda kind, target, **values: in_child(_evaluate, kind, target, values)
 
 
-def _evaluate(kind: str, target: Target, found: dict[str, Any]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+def _evaluate(
+    kind: str, target: Target, values: dict[str, Any]
+) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     import importlib
 
-    from digits.kinds.network.evaluation import Found
+    from digits.kinds.network.evaluation import SplitResults
 
     module = importlib.import_module(f"digits.kinds.{kind}.network.evaluation")
-    evaluation, all_found = module.Evaluation(target), Found(**found)
-    return evaluation.errors(all_found), evaluation.metrics(all_found), evaluation.details(all_found)
+    evaluation, results = module.Evaluation(target), SplitResults(**values)
+    return evaluation.errors(results), evaluation.metrics(results), evaluation.details(results)
 
 
 def test_classes(evaluate: Evaluate) -> None:

@@ -74,7 +74,7 @@ def _boxes(prediction: Prediction) -> list[dict[str, Any]]:
     """
     names = prediction.target.names if prediction.target else []
     labels: dict[str, int] = {}
-    found = []
+    boxes = []
     for name, rows in _box_outputs(prediction):
         usable = rows[rows[:, 4] > 0]
         edges = prediction.geometry.restore_boxes(usable[:, :4]) if prediction.geometry else usable[:, :4]
@@ -84,5 +84,5 @@ def _boxes(prediction: Prediction) -> list[dict[str, Any]]:
                 number = int(row[COLUMNS])
                 label = names[number] if 0 <= number < len(names) else f"class {number}"
             color = css_color(distinct_color(labels.setdefault(label, len(labels))))
-            found.append({"label": label, "score": row[4], "box": box, "color": color})
-    return sorted(found, key=lambda item: -item["score"])[:MAX_BOXES]
+            boxes.append({"label": label, "score": row[4], "box": box, "color": color})
+    return sorted(boxes, key=lambda item: -item["score"])[:MAX_BOXES]

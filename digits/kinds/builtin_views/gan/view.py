@@ -75,9 +75,9 @@ class View(prediction_rendering.View):
         return prediction.picture is not None and _split(prediction) is not None
 
     def context(self, prediction: Prediction, options: Form) -> dict[str, Any]:
-        found = _split(prediction)
-        assert found is not None and prediction.picture is not None
-        latent, generated = found
+        parts = _split(prediction)
+        assert parts is not None and prediction.picture is not None
+        latent, generated = parts
         pixels = images.scale_to_pixels(generated)
         shown = {
             "input": prediction.picture["url"],

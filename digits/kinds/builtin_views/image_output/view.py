@@ -52,9 +52,9 @@ class View(prediction_rendering.View):
     def context(self, prediction: Prediction, options: Form) -> dict[str, Any]:
         order = options["data_order"].data
         for name, values in prediction.outputs.items():
-            found = _pixels(values, order)
-            if found is not None:
-                return self._draw(name, found, prediction, options)
+            pixels = _pixels(values, order)
+            if pixels is not None:
+                return self._draw(name, pixels, prediction, options)
         raise bad_option(
             "data_order",
             f"No output has 1 or 3 channels in the order {order}.",

@@ -58,9 +58,9 @@ class View(prediction_rendering.View):
         counts = np.bincount(np.asarray(mask).ravel(), minlength=256)[:MAX_PIXEL_CLASSES]
         names, colors = _classes(prediction, max(2, scores.shape[2]), options["colormap"].data)
         shares = 100 * counts / max(1, counts.sum())
-        found = np.flatnonzero(counts)
+        present = np.flatnonzero(counts)
         if chances is not None:
-            found = np.array([0, 1])  # a lower threshold may show the second
+            present = np.array([0, 1])  # a lower threshold may show the second
         return {
             "classes": [
                 {
@@ -69,7 +69,7 @@ class View(prediction_rendering.View):
                     "color": colors[place],
                     "percent": float(shares[place]),
                 }
-                for place in sorted(found, key=lambda place: -counts[place])
+                for place in sorted(present, key=lambda place: -counts[place])
             ],
             "mask": _png(mask),
             "chances": None
@@ -110,15 +110,15 @@ def _second(scores: NDArray[np.float32]) -> Any:
 
 def _restored(values: NDArray[np.uint8], prediction: Prediction, padding: int) -> Image.Image:
     """Return ``values`` of the network's input as a picture in the proportions of the user's image."""
-    found = as_image(values[:, :, None])
+    mask = as_image(values[:, :, None])
     geometry = prediction.geometry
-    if geometry is not None and found.size == (geometry.width, geometry.height):
-        found = geometry.restore_mask(found, padding)
-    if max(found.size) > MAX_SIDE:
-        ratio = MAX_SIDE / max(found.size)
-        size = (max(1, round(found.width * ratio)), max(1, round(found.height * ratio)))
-        found = found.resize(size, Image.Resampling.NEAREST)
-    return found
+    if geometry is not None and mask.size == (geometry.width, geometry.height):
+        mask = geometry.restore_mask(mask, padding)
+    if max(mask.size) > MAX_SIDE:
+        ratio = MAX_SIDE / max(mask.size)
+        size = (max(1, round(mask.width * ratio)), max(1, round(mask.height * ratio)))
+        mask = mask.resize(size, Image.Resampling.NEAREST)
+    return mask
 
 
 def _classes(prediction: Prediction, count: int, colormap: str) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from sklearn import metrics
 from digits.data import label_errors
 from digits.kinds.network import evaluation
 from digits.kinds.network.curves import class_scores, curves
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 
 TOP = 5
 BINS = 10
@@ -26,46 +26,46 @@ class Evaluation(evaluation.Evaluation):
     keeps_predictions = True
     shares = ("accuracy", "top5_accuracy")
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """One minus the probability of the true class."""
-        errors: NDArray[np.float32] = 1 - found.predicted[np.arange(found.records), found.targets]
+        errors: NDArray[np.float32] = 1 - results.predicted[np.arange(results.records), results.targets]
         return errors
 
-    def metrics(self, found: Found) -> dict[str, float]:
+    def metrics(self, results: SplitResults) -> dict[str, float]:
         """The accuracy, the top-5 accuracy, the macro average of F1, the log loss and the calibration error.
 
         The last one is the expected calibration error over ten bins of equal width (Guo et al., 2017, “On Calibration
         of Modern Neural Networks”).
         """
-        own = found.predicted[np.arange(found.records), found.targets]
-        likely = found.predicted.argmax(axis=1)
-        scores = {"accuracy": float(np.mean(likely == found.targets))}
-        if found.predicted.shape[1] > TOP:
-            better = (found.predicted > own[:, None]).sum(axis=1)
+        own = results.predicted[np.arange(results.records), results.targets]
+        likely = results.predicted.argmax(axis=1)
+        scores = {"accuracy": float(np.mean(likely == results.targets))}
+        if results.predicted.shape[1] > TOP:
+            better = (results.predicted > own[:, None]).sum(axis=1)
             scores["top5_accuracy"] = float(np.mean(better < TOP))
-        present = np.unique(found.targets)
+        present = np.unique(results.targets)
         scores["f1_macro"] = float(
-            metrics.f1_score(found.targets, likely, labels=present, average="macro", zero_division=0)
+            metrics.f1_score(results.targets, likely, labels=present, average="macro", zero_division=0)
         )
         scores["log_loss"] = float(-np.mean(np.log(np.maximum(own.astype(np.float64), _TINY))))
-        bins = calibration(found.predicted.max(axis=1), likely == found.targets)
+        bins = calibration(results.predicted.max(axis=1), likely == results.targets)
         gaps = (each["count"] * abs(each["confidence"] - each["accuracy"]) for each in bins)
-        scores["calibration_error"] = sum(gaps) / max(1, found.records)
+        scores["calibration_error"] = sum(gaps) / max(1, results.records)
         return scores
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
         """The scores of each class, the bins of the calibration, and the curves of the classes that occur.
 
         The ``suspects`` are records that are probably labeled wrong: the model is sure of another class.
         """
-        likely = found.predicted.argmax(axis=1)
-        suspects = label_errors.find(found.predicted, found.targets)
+        likely = results.predicted.argmax(axis=1)
+        suspects = label_errors.find(results.predicted, results.targets)
         return {
-            "classes": class_scores(found.targets, likely, labels=np.arange(len(self.target.names))),
-            "calibration": calibration(found.predicted.max(axis=1), likely == found.targets),
+            "classes": class_scores(results.targets, likely, labels=np.arange(len(self.target.names))),
+            "calibration": calibration(results.predicted.max(axis=1), likely == results.targets),
             "suspects": int((suspects["confidence"] >= SURE).sum()),
             "curves": curves(
-                found.predicted, np.unique(found.targets), lambda number: found.targets == number
+                results.predicted, np.unique(results.targets), lambda number: results.targets == number
             ),
         }
 

@@ -12,7 +12,7 @@ from digits.data.targets.box_matching import FALSE, Rows, confusion, match
 from digits.data.targets.target import Target
 from digits.kinds.detection.network.metrics import Metrics, average_precisions
 from digits.kinds.network import evaluation
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 
 # The minimum scores at which detections are counted.
 THRESHOLDS = np.round(np.arange(1, 20) / 20, 2)
@@ -26,28 +26,28 @@ class Evaluation(evaluation.Evaluation):
     def __init__(self, target: Target) -> None:
         super().__init__(target)
         # The errors and the details need the matches of the same predictions.
-        self._matched: tuple[Found, list[_Image]] | None = None
+        self._matched: tuple[SplitResults, list[_Image]] | None = None
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """One minus the F1 score of the detections of each image; 0 if there are neither objects nor detections.
 
         Detections count from the threshold on that is the best one for all images.
         """
-        if not found.values.shape[1]:
-            return super().errors(found)
-        images = self._match(found)
+        if not results.values.shape[1]:
+            return super().errors(results)
+        images = self._match(results)
         threshold = _curve(images)["best"]
         return np.array([image.error(threshold) for image in images], np.float32)
 
-    def details(self, found: Found) -> dict[str, Any]:
-        if not found.values.shape[1]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
+        if not results.values.shape[1]:
             return {}
-        detections, objects = Metrics(self.target).split(found.values)
+        detections, objects = Metrics(self.target).split(results.values)
         scores = average_precisions(detections, objects)
         classes = objects[..., 4].astype(int)
         support = [int((classes == number).sum()) for number in range(len(self.target.names))]
         nothing = {"ap": None, "ap50": None}
-        images = self._match(found)
+        images = self._match(results)
         curve = _curve(images)
         wanted = THRESHOLDS if len(support) <= MAX_CLASSES_FOR_ALL else [curve["best"]]
         matrices = [
@@ -61,12 +61,12 @@ class Evaluation(evaluation.Evaluation):
             "detections": {**curve, "matrices": matrices},
         }
 
-    def _match(self, found: Found) -> list[_Image]:
-        if self._matched is None or self._matched[0] is not found:
-            detections, objects = Metrics(self.target).split(found.values)
+    def _match(self, results: SplitResults) -> list[_Image]:
+        if self._matched is None or self._matched[0] is not results:
+            detections, objects = Metrics(self.target).split(results.values)
             classes = len(self.target.names)
             images = [_Image.of(*rows, classes) for rows in zip(detections, objects, strict=True)]
-            self._matched = found, images
+            self._matched = results, images
         return self._matched[1]
 
 
@@ -103,10 +103,10 @@ class _Image:
 def _curve(images: list[_Image]) -> dict[str, Any]:
     """Return the numbers of found objects and of false detections at each threshold, and the one with the best F1."""
     scores = np.concatenate([image.detections[:, 4] for image in images])
-    found = np.concatenate([image.found for image in images])
+    matched = np.concatenate([image.found for image in images])
     objects = sum(image.count for image in images)
     counted = scores >= THRESHOLDS[:, None]
-    hits, false = (counted & (found >= 0)).sum(axis=1), (counted & (found == FALSE)).sum(axis=1)
+    hits, false = (counted & (matched >= 0)).sum(axis=1), (counted & (matched == FALSE)).sum(axis=1)
     f1 = 2 * hits / np.maximum(1, hits + false + objects)
     return {
         "thresholds": THRESHOLDS.tolist(),

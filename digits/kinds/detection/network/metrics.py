@@ -28,11 +28,11 @@ class Metrics(metrics.Metrics):
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
         """The detections and the objects of each record, float32 [N, 6 · detections + 5 · objects]."""
-        found = select_boxes(output)
-        if found is None or found.shape[1] is None:
+        detected = select_boxes(output)
+        if detected is None or detected.shape[1] is None:
             return None
-        _, order = tf.math.top_k(found[..., 4], min(found.shape[1], MAX_DETECTIONS))
-        best = tf.gather(found, order, batch_dims=1)
+        _, order = tf.math.top_k(detected[..., 4], min(detected.shape[1], MAX_DETECTIONS))
+        best = tf.gather(detected, order, batch_dims=1)
         rows = tf.shape(y)[0]
         values = tf.concat(
             [tf.reshape(best, [rows, -1]), tf.reshape(tf.cast(y, tf.float32), [rows, -1])], axis=1
@@ -45,8 +45,8 @@ class Metrics(metrics.Metrics):
 
     def resampler(self, values: NDArray[np.float32]) -> Callable[[NDArray[np.intp]], Mapping[str, float]]:
         """Match the detections with the objects only once, because that takes most of the time."""
-        found, true = self.split(values)
-        evaluation = _match(found, true)
+        detected, true = self.split(values)
+        evaluation = _match(detected, true)
         images, matches = len(values), evaluation.evalImgs if evaluation else []
 
         def summarize(places: NDArray[np.intp]) -> Mapping[str, float]:
@@ -62,32 +62,34 @@ class Metrics(metrics.Metrics):
     def split(self, values: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Return the detections and the objects in the `record_values`, as for `mean_average_precision`."""
         objects = self.target.shape[0]
-        found, true = np.split(values, [values.shape[1] - _TRUE_COLUMNS * objects], axis=1)
-        detections = found.shape[1] // COLUMNS
-        found = found.reshape(len(values), detections, COLUMNS)
+        detected, true = np.split(values, [values.shape[1] - _TRUE_COLUMNS * objects], axis=1)
+        detections = detected.shape[1] // COLUMNS
+        detected = detected.reshape(len(values), detections, COLUMNS)
         true = true.reshape(len(values), objects, _TRUE_COLUMNS)
-        return found, true
+        return detected, true
 
 
-def mean_average_precision(found: NDArray[np.float32], true: NDArray[np.float32]) -> dict[str, float]:
+def mean_average_precision(detected: NDArray[np.float32], true: NDArray[np.float32]) -> dict[str, float]:
     """Return COCO's mAP at IoU 0.5 to 0.95, ``map``, and at 0.5, ``map50``.
 
-    ``found`` are detections, float32 [images, detections, 6]: left, top, right, bottom, score, class. ``true`` are
+    ``detected`` are detections, float32 [images, detections, 6]: left, top, right, bottom, score, class. ``true`` are
     objects, float32 [images, objects, 5], with the class last; it is negative for empty rows, and `IGNORED_BOX` for
     regions to ignore. Detections in these that match no object do not count, and neither do those whose score is not
     positive. The means are over the classes that have objects.
     """
-    precision = _precisions_of(found, true)
+    precision = _precisions_of(detected, true)
     return dict(_NO_PRECISION) if precision is None else _means(precision)
 
 
-def average_precisions(found: NDArray[np.float32], true: NDArray[np.float32]) -> dict[int, dict[str, float]]:
+def average_precisions(
+    detected: NDArray[np.float32], true: NDArray[np.float32]
+) -> dict[int, dict[str, float]]:
     """Return COCO's average precision of each class that has objects: ``ap`` at IoU 0.5 to 0.95, and ``ap50`` at 0.5.
 
     The arguments are those of `mean_average_precision`.
     """
     classes = np.unique(true[..., 4][true[..., 4] >= 0]).astype(int).tolist()
-    precision = _precisions_of(found, true)
+    precision = _precisions_of(detected, true)
     if precision is None:
         return {number: {"ap": 0.0, "ap50": 0.0} for number in classes}
     return {
@@ -96,20 +98,20 @@ def average_precisions(found: NDArray[np.float32], true: NDArray[np.float32]) ->
     }
 
 
-def _precisions_of(found: NDArray[np.float32], true: NDArray[np.float32]) -> NDArray[np.float64] | None:
+def _precisions_of(detected: NDArray[np.float32], true: NDArray[np.float32]) -> NDArray[np.float64] | None:
     """Return the precisions [thresholds, recalls, classes], -1 where a class has no objects.
 
     None without objects or detections.
     """
-    evaluation = _match(found, true)
+    evaluation = _match(detected, true)
     return None if evaluation is None else _accumulate(evaluation)
 
 
-def _match(found: NDArray[np.float32], true: NDArray[np.float32]) -> Any:
+def _match(boxes: NDArray[np.float32], true: NDArray[np.float32]) -> Any:
     """Return a `COCOeval` that has matched the detections with the objects; None without objects or detections."""
-    detected = np.isfinite(found).all(axis=2) & (found[..., 4] > 0)
+    detected = np.isfinite(boxes).all(axis=2) & (boxes[..., 4] > 0)
     of_image, order = np.nonzero(detected)
-    detections = found[of_image, order]
+    detections = boxes[of_image, order]
     if not (true[..., 4] >= 0).any() or not len(detections):
         return None
     with contextlib.redirect_stdout(io.StringIO()):  # its progress
@@ -160,8 +162,8 @@ def _match_images(
 def _accumulate(evaluation: Any) -> NDArray[np.float64]:
     with contextlib.redirect_stdout(io.StringIO()):
         evaluation.accumulate()
-    found: NDArray[np.float64] = evaluation.eval["precision"][:, :, :, 0, 0]
-    return found
+    precisions: NDArray[np.float64] = evaluation.eval["precision"][:, :, :, 0, 0]
+    return precisions
 
 
 def _means(precision: NDArray[np.float64]) -> dict[str, float]:

@@ -37,7 +37,7 @@ def select_boxes(outputs: Any) -> tf.Tensor | None:
 
 
 def _first(outputs: Any) -> tf.Tensor | None:
-    return next((found for found in map(select_boxes, outputs) if found is not None), None)
+    return next((boxes for boxes in map(select_boxes, outputs) if boxes is not None), None)
 
 
 class Targets(targets.Targets):
@@ -47,8 +47,8 @@ class Targets(targets.Targets):
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The boxes, float32 [N, K, 6], in pixels of the network's input: left, top, right, bottom, score, class."""
-        found = select_boxes(outputs)
-        return super().predict(outputs) if found is None else found
+        boxes = select_boxes(outputs)
+        return super().predict(outputs) if boxes is None else boxes
 
     def check(self, columns: int, loss: LossLabels | None) -> None:
         """Raise UnsuitableOutput if the loss does not depend on the boxes."""

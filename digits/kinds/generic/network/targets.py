@@ -28,12 +28,12 @@ class Targets(targets.Targets):
 
         Outputs of a list or tuple that all have the same shape are returned together, float32 [N, outputs, …].
         """
-        found = in_order(outputs)
-        if isinstance(outputs, (list, tuple)) and len({tuple(item.shape) for item in found}) == 1 < len(
-            found
+        ordered = in_order(outputs)
+        if isinstance(outputs, (list, tuple)) and len({tuple(item.shape) for item in ordered}) == 1 < len(
+            ordered
         ):
-            return tf.stack([tf.cast(item, tf.float32) for item in found], axis=1)
-        return tf.cast(found[0], tf.float32)
+            return tf.stack([tf.cast(item, tf.float32) for item in ordered], axis=1)
+        return tf.cast(ordered[0], tf.float32)
 
     def accepts(self, shape: Sequence[int]) -> bool:
         return True

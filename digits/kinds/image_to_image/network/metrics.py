@@ -42,8 +42,8 @@ class Metrics(metrics.Metrics):
         return {"ssim": float(values.mean(dtype=np.float64)) if len(values) else 0.0}
 
     def _images(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
-        found = image_output(output, y.shape[1:].as_list())
-        return None if found is None else tf.clip_by_value(found, 0.0, 255.0)
+        images = image_output(output, y.shape[1:].as_list())
+        return None if images is None else tf.clip_by_value(images, 0.0, 255.0)
 
 
 def _psnr(images: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

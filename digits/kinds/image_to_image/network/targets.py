@@ -27,10 +27,10 @@ class Targets(targets.Targets):
 
     def predict(self, outputs: Any) -> tf.Tensor:
         """The images, float32 [N, H, W, C], 0 to 255; other outputs are unchanged."""
-        found = image_output(outputs, self.target.shape)
-        if found is None:
-            found = tf.cast(select_output(outputs, self.target.shape[2], rank=4), tf.float32)
-        return tf.clip_by_value(found, 0.0, 255.0)
+        image = image_output(outputs, self.target.shape)
+        if image is None:
+            image = tf.cast(select_output(outputs, self.target.shape[2], rank=4), tf.float32)
+        return tf.clip_by_value(image, 0.0, 255.0)
 
     def accepts(self, shape: Sequence[int]) -> bool:
         return len(shape) == 3 and shape[2] == self.target.shape[2]
@@ -67,10 +67,10 @@ def image_output(outputs: Any, shape: Sequence[int | None]) -> tf.Tensor | None:
 
     An output with as many numbers per image is reshaped. Returns None for a network with another purpose.
     """
-    found = tf.cast(select_output(outputs, shape[2] or 0, rank=4), tf.float32)
-    if found.shape[1:].as_list() == list(shape):
-        return found
-    sizes = found.shape[1:].as_list()
+    image = tf.cast(select_output(outputs, shape[2] or 0, rank=4), tf.float32)
+    if image.shape[1:].as_list() == list(shape):
+        return image
+    sizes = image.shape[1:].as_list()
     if None in sizes or None in shape or math.prod(sizes) != math.prod(shape):  # type: ignore[arg-type]
         return None
-    return tf.reshape(found, [-1, *shape])
+    return tf.reshape(image, [-1, *shape])

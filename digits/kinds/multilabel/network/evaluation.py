@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from digits.kinds.network import evaluation
 from digits.kinds.network.curves import class_scores, curves
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 
 
 class Evaluation(evaluation.Evaluation):
@@ -18,21 +18,21 @@ class Evaluation(evaluation.Evaluation):
     keeps_predictions = True
     shares = ("exact_match",)
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """The largest difference between a probability and its label."""
-        errors: NDArray[np.float32] = np.abs(found.predicted - found.targets).max(axis=1)
+        errors: NDArray[np.float32] = np.abs(results.predicted - results.targets).max(axis=1)
         return errors
 
-    def metrics(self, found: Found) -> dict[str, float]:
+    def metrics(self, results: SplitResults) -> dict[str, float]:
         """The share of images whose labels are all predicted, and no others, at a threshold of 0.5."""
-        right = ((found.predicted >= 0.5) == (found.targets > 0.5)).all(axis=1)
+        right = ((results.predicted >= 0.5) == (results.targets > 0.5)).all(axis=1)
         return {"exact_match": float(right.mean())}
 
-    def details(self, found: Found) -> dict[str, Any]:
-        true = found.targets > 0.5
+    def details(self, results: SplitResults) -> dict[str, Any]:
+        true = results.targets > 0.5
         return {
-            "classes": class_scores(true, found.predicted >= 0.5),
+            "classes": class_scores(true, results.predicted >= 0.5),
             "curves": curves(
-                found.predicted, np.flatnonzero(true.any(axis=0)), lambda number: true[:, number]
+                results.predicted, np.flatnonzero(true.any(axis=0)), lambda number: true[:, number]
             ),
         }

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn import metrics
 
 from digits.kinds.network import evaluation
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 from digits.kinds.pairs.network.metrics import area_under_curve, best_threshold
 
 # Thresholds of the curves, between the smallest and the largest distance.
@@ -22,19 +22,19 @@ class Evaluation(evaluation.Evaluation):
 
     shares = ("accuracy",)
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """The distance to the threshold: positive on the wrong side, negative on the right one."""
-        if not found.values.shape[1]:
-            return super().errors(found)
-        distances, matches = found.values[:, 0], found.values[:, 1] > 0.5
+        if not results.values.shape[1]:
+            return super().errors(results)
+        distances, matches = results.values[:, 0], results.values[:, 1] > 0.5
         threshold, _ = best_threshold(distances, matches)
         return np.where(matches, distances - threshold, threshold - distances).astype(np.float32)
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
         """The curve of matching pairs, as that of a class; ``thresholds`` are distances, the largest first."""
-        if not found.values.shape[1]:
+        if not results.values.shape[1]:
             return {}
-        distances, matches = found.values[:, 0], found.values[:, 1] > 0.5
+        distances, matches = results.values[:, 0], results.values[:, 1] > 0.5
         positives, negatives = int(matches.sum()), int((~matches).sum())
         thresholds = np.linspace(distances.max(), distances.min(), THRESHOLDS, dtype=np.float64)
         hits, alarms = (

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn import metrics
 
 from digits.kinds.network import evaluation
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 
 HISTOGRAM_BINS = 25
 
@@ -19,16 +19,16 @@ class Evaluation(evaluation.Evaluation):
 
     keeps_predictions = True
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """The mean absolute error of the numbers, each in units of its standard deviation."""
         scale = np.array([deviation or 1.0 for deviation in self.target.std], np.float32)
-        errors: NDArray[np.float32] = np.abs((found.predicted - found.targets) / scale).mean(axis=1)
+        errors: NDArray[np.float32] = np.abs((results.predicted - results.targets) / scale).mean(axis=1)
         return errors.astype(np.float32)
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
         numbers = []
         for place, name in enumerate(self.target.names):
-            true, predicted = found.targets[:, place], found.predicted[:, place].astype(np.float64)
+            true, predicted = results.targets[:, place], results.predicted[:, place].astype(np.float64)
             residuals = predicted - true
             counts, edges = np.histogram(residuals, HISTOGRAM_BINS)
             numbers.append(
@@ -36,7 +36,7 @@ class Evaluation(evaluation.Evaluation):
                     "name": name,
                     "mae": float(metrics.mean_absolute_error(true, predicted)),
                     "rmse": float(np.sqrt(metrics.mean_squared_error(true, predicted))),
-                    "r2": float(metrics.r2_score(true, predicted)) if found.records > 1 else None,
+                    "r2": float(metrics.r2_score(true, predicted)) if results.records > 1 else None,
                     "bias": float(residuals.mean()),
                     "counts": counts.tolist(),
                     "edges": edges.tolist(),

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.kinds.network import evaluation
-from digits.kinds.network.evaluation import Found
+from digits.kinds.network.evaluation import SplitResults
 from digits.kinds.segmentation.network.metrics import Metrics
 
 
@@ -18,17 +18,17 @@ class Evaluation(evaluation.Evaluation):
     The support of a class is the number of images that contain it.
     """
 
-    def errors(self, found: Found) -> NDArray[np.float32]:
+    def errors(self, results: SplitResults) -> NDArray[np.float32]:
         """One minus the mean IoU of the classes in the mask or in its prediction."""
-        both, either, _ = Metrics(self.target).split(found.values)
+        both, either, _ = Metrics(self.target).split(results.values)
         present = either > 0
         each = np.divide(both, either, out=np.zeros_like(both), where=present)
         means = each.sum(axis=1) / np.maximum(1, present.sum(axis=1))
         return np.where(present.any(axis=1), 1 - means, np.nan).astype(np.float32)
 
-    def details(self, found: Found) -> dict[str, Any]:
+    def details(self, results: SplitResults) -> dict[str, Any]:
         metrics = Metrics(self.target)
-        both, either, true = metrics.split(found.values)
+        both, either, true = metrics.split(results.values)
         images = (true > 0).sum(axis=0).tolist()
         hits, union, truth = both.sum(axis=0), either.sum(axis=0), true.sum(axis=0)
         predicted = union - truth + hits
@@ -45,7 +45,7 @@ class Evaluation(evaluation.Evaluation):
         }
         if metrics.counts_pairs:
             count = self.target.outputs
-            pairs = found.values.sum(axis=0, dtype=np.float64).astype(np.int64)
+            pairs = results.values.sum(axis=0, dtype=np.float64).astype(np.int64)
             details["pixels"] = pairs.reshape(count, count).tolist()
         return details
 

@@ -72,13 +72,13 @@ class Metrics(metrics.Metrics):
     def _summarize(self, counts: NDArray[np.floating[Any]]) -> tuple[dict[str, float], dict[str, float]]:
         """Return the metrics over all classes, and those of single classes."""
         both, either = np.split(counts, 2)
-        found = either > 0
-        each = np.divide(both, either, out=np.zeros(len(both)), where=found)
+        present = either > 0
+        each = np.divide(both, either, out=np.zeros(len(both)), where=present)
         # A wrong pixel is in two unions: that of its class, and that of the predicted one.
         total = (either.sum() + both.sum()) / 2
         return (
             {
-                "miou": float(each[found].mean()) if found.any() else 0.0,
+                "miou": float(each[present].mean()) if present.any() else 0.0,
                 "pixel_accuracy": float(both.sum() / total) if total else 0.0,
             },
             {f"iou/{name}": float(value) for name, value in zip(self.target.names, each, strict=True)},

@@ -58,8 +58,8 @@ class Targets(targets.Targets):
 
         The mask is a data URI of a PNG file with a palette: its pixels are the indexes of the classes.
         """
-        found = _place(predicted.astype(np.uint8), geometry.height, geometry.width)
-        mask = np.asarray(geometry.restore_mask(Image.fromarray(found), IGNORED))
+        placed = _place(predicted.astype(np.uint8), geometry.height, geometry.width)
+        mask = np.asarray(geometry.restore_mask(Image.fromarray(placed), IGNORED))
         counts = np.bincount(mask.ravel(), minlength=256)[: self.target.outputs]
         percents = 100 * counts / max(1, counts.sum())
         colors = self.target.palette

@@ -140,8 +140,8 @@ class RayApi:
         nodes = sorted(data["result"], key=lambda node: str(node.get("state")) == "ALIVE")
         status = self._ask("GET", "/api/cluster_status")["data"].get("clusterStatus") or {}
         usage = (status.get("loadMetricsReport") or {}).get("usageByNode") or {}
-        found = {node["node_name"]: _node(node, usage.get(node["node_id"]) or {}) for node in nodes}
-        return Overview(nodes=tuple(found[name] for name in sorted(found)))
+        known = {node["node_name"]: _node(node, usage.get(node["node_id"]) or {}) for node in nodes}
+        return Overview(nodes=tuple(known[name] for name in sorted(known)))
 
     def _change(self, method: str, path: str) -> None:
         try:

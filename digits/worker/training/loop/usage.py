@@ -62,11 +62,11 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
 
 def _states(nvml: Any, gpus: list[int]) -> list[Gpu]:
     """Return the known values of each GPU; none if one has failed or does not report its memory."""
-    found: list[Gpu] = []
+    states: list[Gpu] = []
     for index in gpus:
         state = gpu_driver.describe(nvml, str(index))
         if state is None or state["memory_used"] is None:
             return []
         known = {name: state[name] for name in REPORTED if state[name] is not None}
-        found.append(cast(Gpu, {"index": index, **known}))
-    return found
+        states.append(cast(Gpu, {"index": index, **known}))
+    return states

@@ -24,11 +24,12 @@ class UpdateStatistics:
     """
 
     def __init__(self, updates: Updates) -> None:
-        pairs = [pair for found in updates for pair in found]
+        pairs = [pair for variables in updates for pair in variables]
         self._norm = tf.linalg.global_norm([gradient for gradient, _ in pairs])
         self._layers = _layers([plain(variable) for _, variable in pairs])
         self._before = {
-            name: [variable.read_value() for variable in found] for name, found in self._layers.items()
+            name: [variable.read_value() for variable in variables]
+            for name, variables in self._layers.items()
         }
 
     def measure(self) -> dict[str, tf.Tensor]:
@@ -54,7 +55,7 @@ def _layers(variables: Sequence[tf.Variable]) -> dict[str, list[tf.Variable]]:
         known = layers.setdefault(name.rpartition("/")[0] or name, [])
         if variable.shape.rank >= 2 and all(variable is not other for other in known):
             known.append(variable)
-    names = [name for name, found in layers.items() if found]
+    names = [name for name, own in layers.items() if own]
     if len(names) > MAX_LAYERS:
         names = [names[place * (len(names) - 1) // (MAX_LAYERS - 1)] for place in range(MAX_LAYERS)]
     return {name[len(UPDATE_RATIO) - MAX_METRIC_NAME :]: layers[name] for name in names}
