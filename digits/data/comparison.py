@@ -133,8 +133,8 @@ def mcnemar(fixed: int, broken: int) -> float:
     if total > MAX_EXACT:
         return math.erfc((abs(fixed - broken) - 1) / math.sqrt(2 * total))
     logs = (
-        math.lgamma(total + 1) - math.lgamma(place + 1) - math.lgamma(total - place + 1) - total * math.log(2)
-        for place in range(fewer + 1)
+        math.lgamma(total + 1) - math.lgamma(index + 1) - math.lgamma(total - index + 1) - total * math.log(2)
+        for index in range(fewer + 1)
     )
     return min(1.0, 2 * math.fsum(map(math.exp, logs)))
 

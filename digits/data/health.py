@@ -150,7 +150,7 @@ def findings_of(job_folder: Path, health: Health, split: str, number: int) -> li
     """Return the findings to which a record belongs; raises UnreadableFile."""
     rows = load_rows(job_folder / HEALTH_RECORDS_FILE, below=job_folder, dtype=RECORD_DTYPE)
     own = rows["finding"][(rows["split"] == SPLITS.index(split)) & (rows["number"] == number)]
-    return [finding for place, finding in enumerate(health.findings) if place in own]
+    return [finding for index, finding in enumerate(health.findings) if index in own]
 
 
 def removable_records(job_folder: Path, health: Health, finding_ids: Sequence[str]) -> list[tuple[str, int]]:

@@ -114,7 +114,7 @@ class ImageFinder:
 
     def _below_root(self, parts: Parts, is_elsewhere: bool) -> str | None:
         """Return the image at ``parts``, as they are or below a folder that is called like the root."""
-        starts = [place + 1 for place, part in enumerate(parts[:-1]) if _key(part) == self._root_key]
+        starts = [index + 1 for index, part in enumerate(parts[:-1]) if _key(part) == self._root_key]
         for start in starts if is_elsewhere else [0, *starts]:
             try:
                 file, exists = self._locate("/".join(parts[start:]))

@@ -70,12 +70,12 @@ def describe(records: Iterable[Record], count: int, target: Target) -> tuple[NDA
     statistics = np.zeros(count, STATISTICS_DTYPE)
     histograms = np.zeros((count, 256), np.float64)
     small = np.zeros((count, _SIDE, _SIDE), np.float32)
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         pixels = record.as_pixels()
         gray = as_image(side_by_side(pixels) if pixels.shape[2] not in (1, 3) else pixels).convert("L")
-        histograms[place] = gray.histogram()
-        small[place] = np.asarray(gray.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
-        row = statistics[place]
+        histograms[index] = gray.histogram()
+        small[index] = np.asarray(gray.resize((_SIDE, _SIDE), Image.Resampling.BILINEAR))
+        row = statistics[index]
         row["pixels_hash"] = _hash(
             record.as_array().tobytes() if record.format == "float32" else pixels.tobytes()
         )

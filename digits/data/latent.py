@@ -55,8 +55,8 @@ def draw_vectors(
         labels.repeat(2) if interpolate and not chained else labels
     ]
     vectors = np.concatenate([drawn, one_hot[:, :classes]], axis=1)
-    for place, vector in enumerate(used):
-        vectors[place, : len(vector)] = vector
+    for index, vector in enumerate(used):
+        vectors[index, : len(vector)] = vector
     if not interpolate:
         return vectors
     firsts, lasts = (vectors[:-1], vectors[1:]) if chained else (vectors[::2], vectors[1::2])
@@ -102,7 +102,7 @@ def draw_grid(images: NDArray[np.uint8], columns: int) -> Image.Image:
     rows = -(-count // columns)
     size = columns * (width + GAP) - GAP, rows * (height + GAP) - GAP
     grid = Image.new("RGBA", size)
-    for place, pixels in enumerate(images):
-        row, column = divmod(place, columns)
+    for index, pixels in enumerate(images):
+        row, column = divmod(index, columns)
         grid.paste(as_image(pixels), (column * (width + GAP), row * (height + GAP)))
     return grid

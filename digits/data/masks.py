@@ -100,7 +100,7 @@ class ColorMap:
     @cached_property
     def _known(self) -> dict[int, int]:
         """The classes of the packed colors."""
-        return {pack(VOC_BORDER): IGNORED} | {pack(color): place for place, color in enumerate(self.colors)}
+        return {pack(VOC_BORDER): IGNORED} | {pack(color): index for index, color in enumerate(self.colors)}
 
 
 class FoundColors(ColorMap):
@@ -140,8 +140,8 @@ class IndexCode:
     def colors(self) -> list[Color]:
         """The colors of the classes in the palette; empty without a palette, or if two classes share a color."""
         colors = [
-            (self.palette[place], self.palette[place + 1], self.palette[place + 2])
-            for place in range(0, min(len(self.palette), 3 * self.classes), 3)
+            (self.palette[index], self.palette[index + 1], self.palette[index + 2])
+            for index in range(0, min(len(self.palette), 3 * self.classes), 3)
         ]
         return colors if len(colors) == len(set(colors)) == self.classes > 1 else []
 

@@ -51,7 +51,7 @@ def find_sets(hashes: NDArray[np.uint64], shapes: NDArray[np.int8]) -> NDArray[n
         distance = np.linalg.norm(_unit(shapes[first]) - _unit(shapes[second]), axis=1)
         is_near = distance < np.minimum(limits[first], limits[second])
         _join(sets, first[is_near], second[is_near])
-    return np.array([_root(sets, place) for place in range(len(sets))])
+    return np.array([_root(sets, index) for index in range(len(sets))])
 
 
 def _limits(shapes: NDArray[np.int8]) -> NDArray[np.float32]:

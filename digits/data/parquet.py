@@ -223,9 +223,9 @@ def _read_rows(path: Path, columns: Sequence[str]) -> Iterator[list[Any]]:
         try:
             for batch in _batches(file, columns):
                 parts = [batch.column(name) for name in columns]
-                for place in range(len(batch)):
+                for index in range(len(batch)):
                     row += 1
-                    yield [part[place].as_py() for part in parts]
+                    yield [part[index].as_py() for part in parts]
         except UnusableSource:
             raise
         except Exception as error:  # pyarrow raises various errors for damaged files
@@ -336,8 +336,8 @@ def _batches(file: Any, columns: Sequence[str], most: int = MAX_BATCH_ROWS) -> I
     for number in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(number)
         row = _Size()
-        for place in range(group.num_columns):
-            part, leaf = group.column(place), file.schema.column(place)
+        for index in range(group.num_columns):
+            part, leaf = group.column(index), file.schema.column(index)
             if any(f"{part.path_in_schema}.".startswith(f"{name}.") for name in columns):
                 row += _Size.of_row(part, leaf, group.num_rows)
         if row.mean > MAX_ROW_BYTES:

@@ -59,7 +59,7 @@ def _occurrences(data: NDArray[np.uint8], needle: bytes) -> NDArray[np.int64]:
     lowered = data | np.uint8(_LOWER_CASE)
     count = max(0, len(data) - len(needle) + 1)
     matches = np.ones(count, np.bool_)
-    for place, byte in enumerate(needle):
+    for index, byte in enumerate(needle):
         text = lowered if byte in _LETTERS else data
-        matches &= text[place : place + count] == byte
+        matches &= text[index : index + count] == byte
     return np.flatnonzero(matches)

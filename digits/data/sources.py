@@ -216,8 +216,8 @@ class Plan:
             {
                 split.path_of(name)
                 for split in self.splits.values()
-                for place in range(len(split))
-                for name in self.names(split, place)
+                for index in range(len(split))
+                for name in self.names(split, index)
             }
         )
 

@@ -138,12 +138,12 @@ class TableFile:
 
     def declare_splits(self) -> None:
         """Take the splits of the rows from a column with such words, if there is one."""
-        for place, name in enumerate(self.columns):
+        for index, name in enumerate(self.columns):
             if name.lower() in SPLIT_COLUMNS:
                 rows = self.first_rows(_SAMPLE_ROWS)
-                words = {cells[place] for cells in rows if place < len(cells)}
+                words = {cells[index] for cells in rows if index < len(cells)}
                 if words and all(map(split_named, words)):
-                    self.split = place
+                    self.split = index
                     self.remarks.append(f"The column “{show(name)}” declares the splits.")
                     return
 
@@ -422,8 +422,8 @@ def _open_objects(path: Path, objects: Iterator[tuple[int, dict[str, Any]]], is_
         for line, item in itertools.chain(start, objects)
     )
     lists = (
-        place
-        for place, name in enumerate(columns)
+        index
+        for index, name in enumerate(columns)
         if any(isinstance(item.get(name), list) for _, item in start)
     )
     return TableFile(path, columns, rows, is_whole, lists=frozenset(lists))
@@ -762,7 +762,7 @@ def _split_header(
         raise UnusableSource(f"{show(path.name)} is empty.")
     line, cells = first
     if is_header(cells):
-        names = [name or f"column {place}" for place, name in enumerate(cells, 1)]
+        names = [name or f"column {index}" for index, name in enumerate(cells, 1)]
         if len(set(names)) < len(names):
             raise UnusableSource(f"{show(path.name)}, line {line}: two columns have the same name.")
         return names, rows
@@ -771,4 +771,4 @@ def _split_header(
         yield line, cells
         yield from rows
 
-    return [f"column {place}" for place in range(1, len(cells) + 1)], with_first()
+    return [f"column {index}" for index in range(1, len(cells) + 1)], with_first()

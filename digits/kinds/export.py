@@ -186,8 +186,8 @@ class TFRecords(Export):
             return
         with reader:
             first = 0
-            for place, shard in enumerate(reader.shards):
-                numbers = range(first, first + len(reader.offsets(place)))
+            for index, shard in enumerate(reader.shards):
+                numbers = range(first, first + len(reader.offsets(index)))
                 damaged = self._damaged(split, reader, numbers)
                 first = numbers.stop
                 if damaged:

@@ -166,7 +166,7 @@ def divide(
     in no list. An image in several lists is only used for testing, or else for validation. Raises UnusableSource for a
     list without usable images.
     """
-    places = {file: place for place, file in enumerate(files)}
+    places = {file: index for index, file in enumerate(files)}
     free = set(files)
     finder = ImageFinder(root)
     places_of: dict[str, list[int]] = {}

@@ -65,8 +65,8 @@ class Preview:
     def of_rows(cls, names: list[str], rows: list[Cells], roles: dict[int, str]) -> Preview:
         """Return ``rows`` with columns called ``names``, and the roles of some of them by place."""
         head = [
-            f"{show(name)} ({roles[place]})" if place in roles else show(name)
-            for place, name in enumerate(names[:MAX_COLUMNS])
+            f"{show(name)} ({roles[index]})" if index in roles else show(name)
+            for index, name in enumerate(names[:MAX_COLUMNS])
         ]
         return cls(head, [[_shorten(cell) for cell in cells[:MAX_COLUMNS]] for cells in rows])
 

@@ -80,8 +80,8 @@ def _find_columns(
     rows = table.first_rows(_DETECTION_ROWS)
     names = [
         name
-        for place, name in enumerate(table.columns)
-        if place in table.images or any(is_image(cells[place]) for cells in rows if place < len(cells))
+        for index, name in enumerate(table.columns)
+        if index in table.images or any(is_image(cells[index]) for cells in rows if index < len(cells))
     ]
     images = [name for name in names if name != source.target_column]
     image = source.image_column or best_named(

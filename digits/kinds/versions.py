@@ -470,7 +470,7 @@ def _remarks(manifest: Manifest, splits: dict[str, SplitPlan]) -> list[str]:
     """Return warnings about groups without remaining training images."""
     present = set(splits["train"].groups)
     before = manifest.splits["train"].counts
-    lost = [name for place, name in enumerate(manifest.groups) if before[place] and place not in present]
+    lost = [name for index, name in enumerate(manifest.groups) if before[index] and index not in present]
     return [f"No training image is left in: {', '.join(lost)}."] if lost else []
 
 

@@ -66,7 +66,7 @@ def _in_largest_unit(seconds: float) -> str:
 
 def _largest_unit(seconds: float) -> int:
     """Return the place of the largest unit of ``seconds`` in `_UNITS`."""
-    return next((place for place, (_, length, _) in enumerate(_UNITS) if seconds >= length), len(_UNITS) - 1)
+    return next((index for index, (_, length, _) in enumerate(_UNITS) if seconds >= length), len(_UNITS) - 1)
 
 
 def sparkline(numbers: Sequence[float | None], label: str = "Training loss so far") -> Markup:
@@ -81,7 +81,7 @@ def _drawn_line(numbers: tuple[float, ...], label: str) -> Markup:
     low, step = min(numbers), 100 / (len(numbers) - 1)
     scale = 24 / ((max(numbers) - low) or 1)
     path = "L".join(
-        f"{place * step:.1f} {26 - (number - low) * scale:.1f}" for place, number in enumerate(numbers)
+        f"{index * step:.1f} {26 - (number - low) * scale:.1f}" for index, number in enumerate(numbers)
     )
     return Markup(
         '<svg class="sparkline" viewBox="0 0 100 28" preserveAspectRatio="none" role="img" '

@@ -269,8 +269,8 @@ def plan_listings(
         split.targets = [numbers[label] for label in split.targets]
         split.groups = list(split.targets)
     classes: list[list[int]] = [[] for _ in names]
-    for place, number in enumerate(train.groups):
-        classes[number].append(place)
+    for index, number in enumerate(train.groups):
+        classes[number].append(index)
     groups = [choose(own, recipe.seed, "train", str(number)) for number, own in enumerate(classes)]
     splits = shares.divide(splits, groups, keeps_order=True)
     if is_shuffled:

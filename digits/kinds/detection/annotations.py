@@ -50,7 +50,7 @@ class Box:
         if not self.is_relative:
             return self
         edges = (self.left * width, self.top * height, self.right * width, self.bottom * height)
-        points = tuple(value * (height if place % 2 else width) for place, value in enumerate(self.points))
+        points = tuple(value * (height if index % 2 else width) for index, value in enumerate(self.points))
         return Box(*edges, self.name, self.where, is_ignored=self.is_ignored, points=points)
 
     def clip(self, width: int, height: int) -> Box:

@@ -111,7 +111,7 @@ class Yolo(_Boxes):
         names = [_printable(name) for name in self.manifest.target.names]
         quoted = [name.replace("'", "''") for name in names]
         splits = [f"{split}: images/{split}\n" for split in self.manifest.splits]
-        lines = [*splits, "names:\n", *(f"  {place}: '{name}'\n" for place, name in enumerate(quoted))]
+        lines = [*splits, "names:\n", *(f"  {index}: '{name}'\n" for index, name in enumerate(quoted))]
         yield "data.yaml", "".join(lines).encode()
         yield "classes.txt", "".join(f"{name}\n" for name in names).encode()
 

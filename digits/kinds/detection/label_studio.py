@@ -50,8 +50,8 @@ class _Reader:
 
     def images(self) -> Iterator[AnnotatedImage]:
         """Yield the image of each task; raises UnusableSource for a file in a different format."""
-        for place, task in enumerate(_tasks(self.path), 1):
-            where = f"task {task.get('id', place)}"
+        for index, task in enumerate(_tasks(self.path), 1):
+            where = f"task {task.get('id', index)}"
             try:
                 results = self._results(task)
                 if results is None:
@@ -179,7 +179,7 @@ def _relative(box: Box, width: int, height: int) -> Box:
         top=box.top / height,
         right=box.right / width,
         bottom=box.bottom / height,
-        points=tuple(value / (height if place % 2 else width) for place, value in enumerate(box.points)),
+        points=tuple(value / (height if index % 2 else width) for index, value in enumerate(box.points)),
         is_relative=True,
     )
 

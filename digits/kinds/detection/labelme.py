@@ -34,7 +34,7 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not is_labelme(content):
         raise InvalidAnnotation("no list of “shapes”")
-    boxes = (_box(item, f"shape {place}", unused) for place, item in enumerate(items(content["shapes"]), 1))
+    boxes = (_box(item, f"shape {index}", unused) for index, item in enumerate(items(content["shapes"]), 1))
     file = str(content.get("imagePath") or "")
     size = declared_size(content.get("imageWidth"), content.get("imageHeight"))
     return AnnotatedImage(ntpath.basename(file), [box for box in boxes if box], size)

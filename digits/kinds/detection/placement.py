@@ -110,9 +110,9 @@ class _Placement:
         """Exchange left and right edges, and top and bottom edges, where they are in the wrong order."""
         exchanged = []
         for image, *_ in measured:
-            for place, box in enumerate(image.boxes):
+            for index, box in enumerate(image.boxes):
                 if box.right < box.left or box.bottom < box.top:
-                    image.boxes[place] = _between(box, box.left, box.top, box.right, box.bottom)
+                    image.boxes[index] = _between(box, box.left, box.top, box.right, box.bottom)
                     exchanged.append(box.where)
         if exchanged:
             verb = "has" if len(exchanged) == 1 else "have"

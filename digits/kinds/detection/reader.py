@@ -265,11 +265,11 @@ def _need_padding(objects: dict[str, _Objects], padding: Size) -> None:
 def _ignore_small(part: _Objects, side: int, warnings: list[str]) -> None:
     """Ignore objects with a side shorter than ``side`` pixels."""
     ignored = 0
-    for place, boxes in enumerate(part.boxes):
+    for index, boxes in enumerate(part.boxes):
         is_small = np.minimum(boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]) < side
         is_object = boxes[:, 4] >= 0
-        names = zip(part.names[place], is_small[is_object], strict=True)
-        part.names[place] = [name for name, small in names if not small]
+        names = zip(part.names[index], is_small[is_object], strict=True)
+        part.names[index] = [name for name, small in names if not small]
         ignored += int((is_small & is_object).sum())
         boxes[is_small & is_object, 4] = IGNORED_BOX
     if ignored:
@@ -297,7 +297,7 @@ def _plan_splits(
     recipe: CreateDetection, parts: dict[str, _Objects], classes: list[str]
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Return the splits, and the groups of images: the rarest class of each."""
-    places = {name: place for place, name in enumerate(classes)}
+    places = {name: index for index, name in enumerate(classes)}
     objects = {
         split: [[places[name] for name in names] for names in part.names] for split, part in parts.items()
     }

@@ -130,7 +130,7 @@ class BoxLayout:
 
 def _edges(values: Sequence[float], order: BoxOrder) -> Edges:
     """Return the left, top, right and bottom edges of boxes of four numbers each."""
-    first, second, third, fourth = (values[place::BOX_NUMBERS] for place in range(BOX_NUMBERS))
+    first, second, third, fourth = (values[index::BOX_NUMBERS] for index in range(BOX_NUMBERS))
     if order == "yxyx":
         return second, first, fourth, third
     if order == "xyxy":
@@ -196,10 +196,10 @@ class BoxMapping(RecordMapping):
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
         is_relative = self.boxes.units == "relative"
         boxes = []
-        for place, name in enumerate(names):
-            left, top, right, bottom = (values[place] for values in edges)
-            is_ignored = any(flags[place] for flags in ignored)
-            boxes.append(Box(left, top, right, bottom, name, f"object {place}", is_relative, is_ignored))
+        for index, name in enumerate(names):
+            left, top, right, bottom = (values[index] for values in edges)
+            is_ignored = any(flags[index] for flags in ignored)
+            boxes.append(Box(left, top, right, bottom, name, f"object {index}", is_relative, is_ignored))
         return self._size(features), boxes
 
     def _size(self, features: ExampleFeatures) -> Size | None:

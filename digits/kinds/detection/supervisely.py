@@ -31,7 +31,7 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not isinstance(content, dict) or not isinstance(content.get("objects"), list):
         raise InvalidAnnotation("no list of “objects”")
-    boxes = (_box(item, f"object {place}", unused) for place, item in enumerate(items(content["objects"]), 1))
+    boxes = (_box(item, f"object {index}", unused) for index, item in enumerate(items(content["objects"]), 1))
     size = content.get("size")
     size = size if isinstance(size, dict) else {}
     return AnnotatedImage(

@@ -133,11 +133,11 @@ def _images(
         boxes = []
         try:
             path = finder.locate(file)
-            for place, region in enumerate(regions, 1):
+            for index, region in enumerate(regions, 1):
                 name = _class_of(_attributes(region).get(key)) if key else _ONLY_CLASS
-                where = f"{show(file)}, region {place}"
+                where = f"{show(file)}, region {index}"
                 if not name:
-                    raise InvalidAnnotation(f"region {place}: no “{key}”")
+                    raise InvalidAnnotation(f"region {index}: no “{key}”")
                 boxes.append(_box(region, name, where, unused))
         except ValueError as error:
             faults.add_place(show(file), str(error).removeprefix(f"{show(file)}, "))

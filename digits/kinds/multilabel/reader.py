@@ -118,7 +118,7 @@ class LabeledImages:
 
     def targets(self, labels: list[str]) -> list[NDArray[np.float32]]:
         """Return zeros and ones for ``labels``, float32 [labels], for each image."""
-        places = {label: place for place, label in enumerate(labels)}
+        places = {label: index for index, label in enumerate(labels)}
         values = np.zeros((len(self.labels_of), len(labels)), np.float32)
         for row, labels_of_image in zip(values, self.labels_of.values(), strict=True):
             row[[places[label] for label in labels_of_image]] = 1

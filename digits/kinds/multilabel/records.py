@@ -167,7 +167,7 @@ def read(
         raise UnusableSource("The records have no labels.", "Choose another feature.")
     if len(labels) > MAX_LABELS:
         raise too_many(len(labels))
-    places = {label: place for place, label in enumerate(labels)}
+    places = {label: index for index, label in enumerate(labels)}
     for name, split in splits.items():
         targets = np.zeros((len(split), len(labels)), np.float32)
         for row, own in zip(targets, split.targets, strict=True):

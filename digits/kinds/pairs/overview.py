@@ -31,7 +31,7 @@ def summarize(source: Path, root: Path) -> Iterator[SourceSummary]:
         if missing:
             summary.problems.append(f"{count_of(missing, 'second image')} not found.")
         counts = Counter(label for _, label in values)
-        summary.set_bars("Pairs", [(name, counts[place]) for place, name in enumerate(NAMES)])
+        summary.set_bars("Pairs", [(name, counts[index]) for index, name in enumerate(NAMES)])
 
     return summarize_table(root, open_rows, describe)
 

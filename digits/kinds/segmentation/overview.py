@@ -158,9 +158,9 @@ def _describe_classes(
     summary.facts.append(f"{count_of(len(classes.names), 'class')}: {listed(classes.names)}.")
     summary.facts += classes.remarks()
     counts = Counter(
-        classes.names[place]
+        classes.names[index]
         for survey in surveys
-        for place, share in enumerate(classes.shares(survey).tolist())
+        for index, share in enumerate(classes.shares(survey).tolist())
         if share
     )
     title = f"Images per class, of {len(surveys)} examined"

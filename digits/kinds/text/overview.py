@@ -85,7 +85,7 @@ def _preview(table: Path, delimiter: str, dialect: Dialect) -> Preview:
     names = (
         cells.pop(0)
         if has_header
-        else [f"column {place}" for place in range(1, max(map(len, cells), default=0) + 1)]
+        else [f"column {index}" for index in range(1, max(map(len, cells), default=0) + 1)]
     )
     cells = cells[:PREVIEW_ROWS]
-    return Preview.of_rows(names, cells, {place: "text" if place else "class" for place in range(len(names))})
+    return Preview.of_rows(names, cells, {index: "text" if index else "class" for index in range(len(names))})

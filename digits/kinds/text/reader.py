@@ -54,7 +54,7 @@ class Classes:
 
     def __init__(self, names: list[str] | None) -> None:
         self._is_listed = self._is_fixed = names is not None
-        self._places = {name: place for place, name in enumerate(names or [])}
+        self._places = {name: index for index, name in enumerate(names or [])}
 
     def place(self, label: str) -> int:
         """Return the number of a class, counted from 0; raises ValueError, with a message, if it is unknown."""

@@ -178,10 +178,10 @@ def _samples(job: DatasetJob, manifest: Manifest, finding: Finding) -> list[dict
 def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
     explore = url_for("explore.show", kind=job.data_kind, job_id=job.id)
     bins = []
-    for place, count in enumerate(item.counts):
-        low, high = item.edges[place], item.edges[place + 1]
+    for index, count in enumerate(item.counts):
+        low, high = item.edges[index], item.edges[index + 1]
         # The first and the last bin also contain all that is beyond them.
-        limits = f"{low if place else ''}:{high if place + 1 < len(item.counts) else ''}"
+        limits = f"{low if index else ''}:{high if index + 1 < len(item.counts) else ''}"
         bins.append(
             {
                 "range": f"{_number(low)}–{_number(high)}",
@@ -203,7 +203,7 @@ def _ticks(edges: list[float]) -> list[tuple[float, str]]:
     """Return the places, in percent of the axis, and the texts of at most `MAX_TICKS` edges at equal distances."""
     last = len(edges) - 1
     step = math.ceil(last / (MAX_TICKS - 1))
-    return [(100 * place / last, _number(edges[place])) for place in range(0, last + 1, step)]
+    return [(100 * index / last, _number(edges[index])) for index in range(0, last + 1, step)]
 
 
 def _number(value: float) -> str:

@@ -63,15 +63,15 @@ def _calibration(bins: list[dict[str, Any]], record: str) -> dict[str, Any]:
         "high": "100%",
         "bars": [
             {
-                "x": round(place * width + 1, 1),
+                "x": round(index * width + 1, 1),
                 "y": round(SIDE * (1 - each["accuracy"]), 1),
                 "width": round(width - 2, 1),
                 "height": round(SIDE * each["accuracy"], 1),
                 "share": round(0.25 + 0.75 * each["count"] / total, 2),
-                "words": f"Confidence {100 * place / len(bins):.0f}–{100 * (place + 1) / len(bins):.0f}%: "
+                "words": f"Confidence {100 * index / len(bins):.0f}–{100 * (index + 1) / len(bins):.0f}%: "
                 f"{count_of(each['count'], record)}, {100 * each['accuracy']:.1f}% right",
             }
-            for place, each in enumerate(bins)
+            for index, each in enumerate(bins)
             if each["count"]
         ],
     }
@@ -86,8 +86,8 @@ def _histogram(title: str, counts: list[int], edges: list[float], record: str) -
         "bins": [
             {
                 "percent": round(100 * count / max(1, *counts), 2),
-                "words": f"{edges[place]:.3g} to {edges[place + 1]:.3g}: {count_of(count, record)}",
+                "words": f"{edges[index]:.3g} to {edges[index + 1]:.3g}: {count_of(count, record)}",
             }
-            for place, count in enumerate(counts)
+            for index, count in enumerate(counts)
         ],
     }

@@ -322,7 +322,7 @@ def _card(
         "name": row.name,
         "url": url,
         "picture": {"url": url, "width": row.width, "height": row.height} if parts else None,
-        "parts": [url, *(f"{url}?part={place}" for place in range(1, parts))],
+        "parts": [url, *(f"{url}?part={index}" for index in range(1, parts))],
         "predictions": row.predictions,
         "error": row.error,
         "truth": truth or "",

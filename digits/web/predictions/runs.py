@@ -355,7 +355,7 @@ def as_csv(rows: Iterable[Row], labels: list[str]) -> Iterator[str]:
     """Yield the results as CSV rows: image, true class, predictions (up to five for classifiers) and error."""
     buffer = io.StringIO()
     writer = csv.writer(buffer)
-    numbered = [text for place in range(1, 6) for text in (f"prediction_{place}", f"percent_{place}")]
+    numbered = [text for index in range(1, 6) for text in (f"prediction_{index}", f"percent_{index}")]
     writer.writerow(["image", "true_class", *(numbered if labels else ["prediction"]), "error"])
     for row in rows:
         truth = labels[row.truth] if row.truth is not None and row.truth < len(labels) else ""

@@ -89,7 +89,7 @@ def example_images(job: DatasetJob, manifest: Manifest, count: int) -> list[tupl
     if split is None:
         return []
     total = manifest.splits[split].count
-    numbers = sorted({total * place // count for place in range(count)})
+    numbers = sorted({total * index // count for index in range(count)})
     return [(f"{split}/{number}", images.thumbnail(split, number)) for number in numbers]
 
 

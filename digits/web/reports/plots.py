@@ -128,8 +128,8 @@ def _histogram(chart: dict[str, Any]) -> Plot:
         x_range=(chart["low"], chart["high"]),
         y_range=("0", ""),
         bars=[
-            (place * width, 0.0, 0.9 * width, each["percent"] / 100)
-            for place, each in enumerate(bins)
+            (index * width, 0.0, 0.9 * width, each["percent"] / 100)
+            for index, each in enumerate(bins)
             if each["percent"]
         ],
         summary=f"from {chart['low']} to {chart['high']}",

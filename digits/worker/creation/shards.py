@@ -129,13 +129,13 @@ class ShardMaker:
         news = _News(send)
         shard = self._job_folder / piece.name
         with records.ShardWriter(shard, lists_classes=bool(target.contained_names)) as writer:
-            for place in range(piece.start, piece.stop):
-                group = split.groups[place] if split.groups else -1
+            for index in range(piece.start, piece.stop):
+                group = split.groups[index] if split.groups else -1
                 try:
-                    record, pixels, digest = self._records.make(split, place)
+                    record, pixels, digest = self._records.make(split, index)
                 except (images.UnusableImage, OSError, UnusablePart) as error:
                     name = self._plan.groups[group] if group >= 0 else ""
-                    news.advance(_unusable(self._plan, piece.split, place, name, error))
+                    news.advance(_unusable(self._plan, piece.split, index, name, error))
                     continue
                 classes = target.contained(record.target(target)) if target.contained_names else None
                 writer.add(records.encode_example(record), group, record.source, classes)
@@ -145,7 +145,7 @@ class ShardMaker:
                 if group >= 0:
                     written.counts[group] += 1
                 written.fractions += record.source_mode == "F"
-                kept.append(place)
+                kept.append(index)
                 written.digests += digest
                 if in_train:
                     self._sum.add(pixels)
@@ -188,9 +188,9 @@ def find_bits(plan: Plan, recipe: CreateDataset) -> int:
     """Return the bits that the 16-bit images in a sample of a plan use, or 0 if it contains none."""
     bits = 0
     for split in plan.splits.values():
-        for place in range(0, len(split), max(1, len(split) // SAMPLED_FOR_BITS)):
+        for index in range(0, len(split), max(1, len(split) // SAMPLED_FOR_BITS)):
             try:
-                for data in plan.read(split, place):
+                for data in plan.read(split, index):
                     plan.open(data, recipe.channels)
             except WiderValues as wider:
                 bits = max(bits, wider.bits)

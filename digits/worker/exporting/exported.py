@@ -111,7 +111,7 @@ class LayerOutputs(Exported):
 
         def outputs(values: tf.Tensor) -> dict[str, tf.Tensor]:
             _, layers = model.build_layers(values)
-            self.names.update({f"layer_{place:04}": name for place, name in enumerate(layers)})
+            self.names.update({f"layer_{index:04}": name for index, name in enumerate(layers)})
             return dict(zip(self.names, layers.values(), strict=True))
 
         super().__init__(model, batch, outputs)

@@ -107,9 +107,9 @@ def _balanced_epoch(groups: NDArray[np.int32], seed: int, epoch: int) -> NDArray
     present = chance.permutation(np.unique(groups))
     each, more = divmod(len(groups), len(present))
     parts = []
-    for place, group in enumerate(present):
+    for index, group in enumerate(present):
         members = np.flatnonzero(groups == group)
-        wanted = each + (place < more)
+        wanted = each + (index < more)
         rounds, rest = divmod(wanted, len(members))
         parts += [members] * rounds + [chance.permutation(members)[:rest]]
     return chance.permutation(np.concatenate(parts))

@@ -144,9 +144,9 @@ def from_function(build_model: Callable[[dict[str, Any]], dict[str, Any]]) -> ty
             for placeholder, value in feeds.items():
                 constant = tf.constant(value, placeholder.dtype)
                 for operation in placeholder.consumers():
-                    for place, tensor in enumerate(operation.inputs):
+                    for index, tensor in enumerate(operation.inputs):
                         if tensor is placeholder:
-                            operation._update_input(place, constant)
+                            operation._update_input(index, constant)
 
     return UserModel
 

@@ -265,7 +265,7 @@ def _cast_output(graph: Any, number: int, dtype: tf.DType | None) -> None:
         with graph.as_default():
             graph.outputs[number] = cast(output, dtype)
         flat = tf.nest.flatten(graph.structured_outputs, expand_composites=True)
-        places = [place for place, item in enumerate(flat) if item is not None]
+        places = [index for index, item in enumerate(flat) if item is not None]
         flat[places[number]] = graph.outputs[number]
         graph.structured_outputs = tf.nest.pack_sequence_as(
             graph.structured_outputs, flat, expand_composites=True

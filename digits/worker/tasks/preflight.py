@@ -477,8 +477,8 @@ class _Preflight:
         (self._resources.job_folder / PICTURE_FILE).write_bytes(picture)
         target = self._data.manifest.target
         return [
-            display.describe({name: values[place] for name, values in targets.items()}, target)
-            for place in range(len(pixels))
+            display.describe({name: values[index] for name, values in targets.items()}, target)
+            for index in range(len(pixels))
         ]
 
 

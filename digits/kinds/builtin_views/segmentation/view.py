@@ -126,9 +126,9 @@ def _classes(prediction: Prediction, count: int, colormap: str) -> tuple[list[st
     target, names = prediction.target, _names_of(prediction)
     has_names = len(names) >= count
     if not has_names:
-        names = [f"Class {place}" for place in range(count)]
+        names = [f"Class {index}" for index in range(count)]
     if colormap == "paired":
-        colors = ["#000000", *(PAIRED[place % len(PAIRED)] for place in range(count))]
+        colors = ["#000000", *(PAIRED[index % len(PAIRED)] for index in range(count))]
     elif colormap == "dataset" and target is not None and has_names:
         colors = [css_color(color) for color in target.palette]
     else:

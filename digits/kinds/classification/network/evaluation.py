@@ -78,9 +78,9 @@ def calibration(confidence: NDArray[np.float32], right: NDArray[np.bool_]) -> li
     hits = np.bincount(places, weights=right, minlength=BINS)
     return [
         {
-            "count": int(counts[place]),
-            "confidence": float(sums[place] / max(1, counts[place])),
-            "accuracy": float(hits[place] / max(1, counts[place])),
+            "count": int(counts[index]),
+            "confidence": float(sums[index] / max(1, counts[index])),
+            "accuracy": float(hits[index] / max(1, counts[index])),
         }
-        for place in range(BINS)
+        for index in range(BINS)
     ]

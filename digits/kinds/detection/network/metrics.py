@@ -93,8 +93,8 @@ def average_precisions(
     if precision is None:
         return {number: {"ap": 0.0, "ap50": 0.0} for number in classes}
     return {
-        number: {"ap": _mean(precision[:, :, place]), "ap50": _mean(precision[0, :, place])}
-        for place, number in enumerate(classes)
+        number: {"ap": _mean(precision[:, :, index]), "ap50": _mean(precision[0, :, index])}
+        for index, number in enumerate(classes)
     }
 
 

@@ -27,8 +27,8 @@ class Evaluation(evaluation.Evaluation):
 
     def details(self, results: SplitResults) -> dict[str, Any]:
         numbers = []
-        for place, name in enumerate(self.target.names):
-            true, predicted = results.targets[:, place], results.predicted[:, place].astype(np.float64)
+        for index, name in enumerate(self.target.names):
+            true, predicted = results.targets[:, index], results.predicted[:, index].astype(np.float64)
             residuals = predicted - true
             counts, edges = np.histogram(residuals, HISTOGRAM_BINS)
             numbers.append(

@@ -34,9 +34,9 @@ class Metrics(metrics.Metrics):
             "target_squared": centered**2,
         }
         return {
-            f"{name}_{place}": values[:, place]
+            f"{name}_{index}": values[:, index]
             for name, values in columns.items()
-            for place in range(self.target.outputs)
+            for index in range(self.target.outputs)
         }
 
     def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
@@ -44,12 +44,12 @@ class Metrics(metrics.Metrics):
             return {}
         scale = self._scale()
         count = len(scale)
-        squared = [means[f"squared_{place}"] for place in range(count)]
-        absolute = sum(means[f"absolute_{place}"] * scale[place] for place in range(count)) / count
-        total = sum(squared[place] * scale[place] ** 2 for place in range(count)) / count
+        squared = [means[f"squared_{index}"] for index in range(count)]
+        absolute = sum(means[f"absolute_{index}"] * scale[index] for index in range(count)) / count
+        total = sum(squared[index] * scale[index] ** 2 for index in range(count)) / count
         r2 = sum(
-            _r2(squared[place], means[f"target_squared_{place}"] - means[f"target_{place}"] ** 2)
-            for place in range(count)
+            _r2(squared[index], means[f"target_squared_{index}"] - means[f"target_{index}"] ** 2)
+            for index in range(count)
         )
         return {"mae": absolute, "rmse": math.sqrt(total), "r2": r2 / count}
 

@@ -39,8 +39,8 @@ class Evaluation(evaluation.Evaluation):
         }
         details: dict[str, Any] = {
             "classes": [
-                {**{name: values[place] for name, values in shares.items()}, "support": count}
-                for place, count in enumerate(images)
+                {**{name: values[index] for name, values in shares.items()}, "support": count}
+                for index, count in enumerate(images)
             ]
         }
         if metrics.counts_pairs:

@@ -28,11 +28,11 @@ class Metrics(metrics.Metrics):
         if predicted is None:
             return {}
         counts = self._count(predicted, y)
-        return {str(place): each for place, each in enumerate(tf.unstack(counts, axis=1))}
+        return {str(index): each for index, each in enumerate(tf.unstack(counts, axis=1))}
 
     def summarize(self, means: Mapping[str, float]) -> dict[str, float]:
         return (
-            self._summarize(np.array([means[str(place)] for place in range(len(means))]))[0] if means else {}
+            self._summarize(np.array([means[str(index)] for index in range(len(means))]))[0] if means else {}
         )
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:

@@ -89,7 +89,7 @@ class Generator:
         except latent.UnusableVector as error:
             raise UserFault(str(error)) from error
         generated = self._run(vectors)
-        sheets = np.concatenate([generated[:, place] for place in range(generated.shape[1])], axis=2)
+        sheets = np.concatenate([generated[:, index] for index in range(generated.shape[1])], axis=2)
         answer: dict[str, Any] = {
             "grid": _data_uri(latent.draw_grid(sheets, grid.columns)),
             "vectors": [[round(float(value), 6) for value in vector] for vector in vectors],

@@ -30,7 +30,7 @@ def _restored(outputs: Any, values: Mapping[str, Any], name: str) -> Any:
     if isinstance(outputs, dict):
         return {key: _restored(item, values, _plain(str(key))) for key, item in outputs.items()}
     if isinstance(outputs, (list, tuple)):
-        return [_restored(item, values, f"{name}_{place}") for place, item in enumerate(outputs)]
+        return [_restored(item, values, f"{name}_{index}") for index, item in enumerate(outputs)]
     return None if outputs is None else values[name]
 
 
@@ -38,7 +38,7 @@ def _flat(outputs: Any, name: str) -> list[tuple[str, Any]]:
     if isinstance(outputs, dict):
         parts = [(_plain(str(key)), item) for key, item in outputs.items()]
     elif isinstance(outputs, (list, tuple)):
-        parts = [(f"{name}_{place}", item) for place, item in enumerate(outputs)]
+        parts = [(f"{name}_{index}", item) for index, item in enumerate(outputs)]
     else:
         return [] if outputs is None else [(name, outputs)]
     return [pair for part, item in parts for pair in _flat(item, part)]

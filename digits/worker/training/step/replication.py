@@ -96,19 +96,19 @@ class _Sums:
 
     def add(self, part: Part, share: float) -> None:
         for number, objective in enumerate(part.built.objectives):
-            for place, (variable, gradient) in enumerate(
+            for index, (variable, gradient) in enumerate(
                 zip(objective.variables, part.gradients[number], strict=True)
             ):
                 if gradient is None:
                     continue
-                if (number, place) not in self._sums:
-                    self._sums[number, place] = make_state("sum", variable.shape, 0.0, variable.dtype)
-                self._sums[number, place].assign_add(share * tf.convert_to_tensor(gradient))
+                if (number, index) not in self._sums:
+                    self._sums[number, index] = make_state("sum", variable.shape, 0.0, variable.dtype)
+                self._sums[number, index].assign_add(share * tf.convert_to_tensor(gradient))
 
     def take(self, gradients: Gradients) -> Gradients:
         """Return the sums in place of ``gradients``, and reset them to zero."""
         return [
-            [self._taken((number, place)) for place in range(len(of_loss))]
+            [self._taken((number, index)) for index in range(len(of_loss))]
             for number, of_loss in enumerate(gradients)
         ]
 

@@ -57,5 +57,5 @@ def _layers(variables: Sequence[tf.Variable]) -> dict[str, list[tf.Variable]]:
             known.append(variable)
     names = [name for name, own in layers.items() if own]
     if len(names) > MAX_LAYERS:
-        names = [names[place * (len(names) - 1) // (MAX_LAYERS - 1)] for place in range(MAX_LAYERS)]
+        names = [names[index * (len(names) - 1) // (MAX_LAYERS - 1)] for index in range(MAX_LAYERS)]
     return {name[len(UPDATE_RATIO) - MAX_METRIC_NAME :]: layers[name] for name in names}
