@@ -23,6 +23,7 @@ floats (float32), such as ``image/class/label``.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import io
@@ -42,6 +43,7 @@ from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import SplitRecords
+from digits.data.node_cache import NodeCache
 from digits.data.record_classes import classes_path, pack_classes
 from digits.data.record_index import (
     CHECKSUM_BYTES,
@@ -53,6 +55,7 @@ from digits.data.record_index import (
     open_shard,
 )
 from digits.data.record_names import join_names, names_path
+from digits.data.shard_copies import ShardCopies
 from digits.data.targets.target import Features as Features
 from digits.data.targets.target import Target
 
@@ -437,14 +440,26 @@ class SplitReader:
     """Random and bulk access to the records of a split, in the order of its shards.
 
     Opening reads only the indexes, unless they are given as ``index``. Raises DamagedRecords (an UnreadableFile) if
-    files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`.
+    files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`. Once
+    `read_ahead` has been called, it reads from the copies of shards in ``cache`` if there are any.
     """
 
-    def __init__(self, job_folder: Path, split: SplitRecords, index: SplitIndex | None = None) -> None:
+    def __init__(
+        self,
+        job_folder: Path,
+        split: SplitRecords,
+        index: SplitIndex | None = None,
+        cache: NodeCache | None = None,
+    ) -> None:
         self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
         self._hashes = split.hashes
         self._files: dict[Path, BinaryIO] = {}
+        # Older manifests have no hashes.
+        has_copies = cache is not None and len(split.hashes) == len(self.index.shards)
+        self.copies = (
+            ShardCopies(cache, job_folder, self.index, split.hashes) if cache and has_copies else None
+        )
 
     def __len__(self) -> int:
         return len(self.index)
@@ -470,6 +485,12 @@ class SplitReader:
     def payload(self, number: int) -> bytes:
         """Return the Example bytes of record ``number``, verified against their checksum."""
         shard, offset, length = self.index.locate(number)
+        if self.copies and (copy := self.copies.file(shard)):
+            with contextlib.suppress(OSError):
+                frame = os.pread(copy.fileno(), length + CHECKSUM_BYTES, offset)
+                if frame[length:] == masked_checksum(frame[:length]):
+                    return frame[:length]
+            self.copies.reject(shard)
         frame = os.pread(self._file(shard).fileno(), length + CHECKSUM_BYTES, offset)
         payload = frame[:length]
         if frame[length:] != masked_checksum(payload):
@@ -488,6 +509,8 @@ class SplitReader:
             raise DamagedRecords(f"{path.name} does not match its SHA-256 hash in {MANIFEST_FILE}")
 
     def close(self) -> None:
+        if self.copies:
+            self.copies.close()
         for file in self._files.values():
             file.close()
         self._files.clear()

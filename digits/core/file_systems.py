@@ -1,0 +1,40 @@
+"""The file systems of folders: whether another machine stores their files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+_NETWORK = frozenset(
+    "9p afs beegfs ceph cifs coda glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
+)
+_IN_MEMORY = frozenset(("ramfs", "tmpfs"))
+# Container images, which are local; other file systems in user space are usually remote, such as fuse.sshfs.
+_LOCAL_FUSE = "fuse.fuse-overlayfs"
+
+
+def type_of(path: Path) -> str:
+    """Return the type of the file system that contains ``path``, such as nfs4; empty if it is unknown."""
+    try:
+        device = os.stat(path).st_dev
+        mounts = Path("/proc/self/mountinfo").read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for mount in mounts:
+        # The number of optional fields before the dash varies.
+        before, _, after = mount.partition(" - ")
+        if before.split()[2:3] == [number] and after:
+            return after.split()[0]
+    return ""
+
+
+def is_network(path: Path) -> bool:
+    """Return whether another machine stores the files in ``path``, as far as the type of the file system tells."""
+    kind = type_of(path)
+    return kind in _NETWORK or (kind.startswith("fuse.") and kind != _LOCAL_FUSE)
+
+
+def is_in_memory(path: Path) -> bool:
+    """Return whether the files in ``path`` take memory."""
+    return type_of(path) in _IN_MEMORY
