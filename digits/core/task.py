@@ -31,6 +31,8 @@ RANK_VARIABLE = "DIGITS_RANK"
 WORKERS_VARIABLE = "DIGITS_WORKERS"
 # Set if a cluster interrupted the run and starts it again: a training then resumes.
 RESTARTED_VARIABLE = "DIGITS_RESTARTED"
+# Distinguishes the attempts of a run on a cluster; unset locally.
+ATTEMPT_VARIABLE = "DIGITS_ATTEMPT"
 # The number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
 

@@ -2,8 +2,8 @@
 
 They require only the standard library. One supervisor per node runs the task there (see `digits.runtime.supervisor`);
 the program waits for all of them, and combines their records: ``exit.json`` is written only when the run is over. A run
-that is interrupted, as by a time limit or the loss of a node, starts again instead, and continues from its resume
-point, unless the user has asked it to stop or `MAX_FRUITLESS` attempts in a row made no progress.
+that is interrupted, as by a time limit, the loss of a node or a SIGKILL, starts again instead, and continues from its
+resume point, unless the user has asked it to stop or `MAX_FRUITLESS` attempts in a row made no progress.
 
 A job whose token is not that of the folder has been replaced by a newer one, and does nothing. So does one whose run is
 over: after a crash, a scheduler may start a job that has already ended.
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import sys
 import time
 from typing import Any
@@ -25,11 +26,14 @@ EXIT_FILE = "exit.json"
 RUN_VARIABLE = "DIGITS_RUN"
 # The same as in `digits.core.task`.
 RESTARTED_VARIABLE = "DIGITS_RESTARTED"
+ATTEMPT_VARIABLE = "DIGITS_ATTEMPT"
 WORKERS_VARIABLE = "DIGITS_WORKERS"
 # The number of a node, from 0. Its supervisor then writes a record of its own.
 NODE_VARIABLE = "DIGITS_NODE"
 # Exit code of a process whose task another process is working on, such as one on a node that was considered lost.
 EXIT_BUSY = 75
+# The same as in `digits.core.task`: the exit code of a rank that lost another one.
+EXIT_PARTNER_LOST = 76
 # Attempts in a row that may end without a new resume point.
 MAX_FRUITLESS = 5
 
@@ -72,6 +76,9 @@ class NodeJob:
             self._fruitless, self._points = before["fruitless"], before["points"]
             os.environ[RESTARTED_VARIABLE] = "1"
             if before["phase"] == "running":  # and could not record its end, as when its node was lost
+                records = self._records()
+                if len(records) == self._workers and all(record["code"] == 0 for record in records):
+                    return self._end(records[0])
                 self._count_attempt()
         if self._fruitless >= MAX_FRUITLESS:
             return self._give_up()
@@ -79,6 +86,7 @@ class NodeJob:
         for name in os.listdir(self._folder):
             if name.startswith("exit."):
                 os.unlink(os.path.join(self._folder, name))
+        os.environ[ATTEMPT_VARIABLE] = os.urandom(4).hex()
         if self._workers > 1:
             os.environ[WORKERS_VARIABLE] = str(self._workers)
         self._run_supervisors([sys.executable, "-I", "-S", SUPERVISOR, self._folder, "--", *self._program])
@@ -97,16 +105,11 @@ class NodeJob:
 
     def _conclude(self, is_restarted: bool) -> int:
         """Record the end of the run, or start it again."""
-        exits = [self._read(f"exit.{node}.json") for node in range(self._workers)]
-        records = [
-            {**record, "rank": node if self._workers > 1 else None}
-            for node, record in enumerate(exits)
-            if record.get("run") == self._run
-        ]
+        records = self._records()
         failed = [record for record in records if record["code"] != 0]
         if len(records) == self._workers and not failed:
             return self._end(records[0])
-        by_itself = [record for record in failed if not record["stopped"]]
+        by_itself = [record for record in failed if _failed_by_itself(record)]
         first = min(by_itself or failed, key=lambda record: float(record["at"]), default=None)
         if self._is_to_stop():
             return self._end(first, stopped=True)
@@ -117,6 +120,15 @@ class NodeJob:
             return self._end(first)
         self._count_attempt()
         return self._give_up() if self._fruitless >= MAX_FRUITLESS else self._start_again(first)
+
+    def _records(self) -> list[Record]:
+        """Return the records that the supervisors of the latest attempt have left."""
+        exits = [self._read(f"exit.{node}.json") for node in range(self._workers)]
+        return [
+            {**record, "rank": node if self._workers > 1 else None}
+            for node, record in enumerate(exits)
+            if record.get("run") == self._run
+        ]
 
     def _end_canceled(self, record: Record | None) -> int:
         """Record that somebody ended the job with the commands of the scheduler."""
@@ -176,6 +188,12 @@ class NodeJob:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, os.path.join(self._folder, name))
+
+
+def _failed_by_itself(record: Record) -> bool:
+    """Return whether a failed rank was neither stopped, nor killed from outside, nor lost another one."""
+    was_killed = record["signal"] == signal.SIGKILL and not record.get("out_of_memory")
+    return not (record["stopped"] or was_killed or record["code"] == EXIT_PARTNER_LOST)
 
 
 def failure(message: str, hint: str) -> dict[str, str]:

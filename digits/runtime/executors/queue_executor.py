@@ -178,6 +178,11 @@ class Run(Generic[J]):
         return self.submission.run
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the job that the scheduler accepted last has begun an attempt."""
+        return self.attempt_seen_at > self.accepted_at
+
+    @property
     def is_to_stop(self) -> bool:
         """Whether the user has asked this run to stop, also before a restart of the server."""
         try:
@@ -274,12 +279,13 @@ class QueueExecutor(Generic[J]):
         """End ``jobs`` whose runs are over, or that were replaced; some have ended already."""
         raise NotImplementedError
 
-    def _end_of(self, run: Run[J], job: J, seconds: float) -> Exit | None:
-        """Return how ``run`` ended, whose ``job`` ended ``seconds`` ago without an exit record so far.
-
-        Return None to wait for the record, or if the run starts again.
-        """
+    def _end_of(self, run: Run[J], job: J) -> Exit | None:
+        """Return how ``run`` ended, whose ``job`` ended without an exit record; None if it was interrupted."""
         raise NotImplementedError
+
+    def _is_interrupted(self, run: Run[J], job: J) -> bool:
+        """Return whether no exit record of the ended ``job`` can appear, because ``run`` starts again."""
+        return False
 
     # Runs
 
@@ -510,7 +516,7 @@ class QueueExecutor(Generic[J]):
         if not job.is_active:
             self._end(run, job, listing)
             return
-        run.gone_since = None
+        run.gone_since, run.is_resubmitted = None, False
         if job.is_running and run.phase != "waiting":
             run.state = None
         elif job.is_pending and run.attempt_seen_at < listing.began_at:
@@ -527,24 +533,35 @@ class QueueExecutor(Generic[J]):
             return
         seconds = listing.began_at - run.gone_since
         self._notice_attempt(run)
-        has_begun = run.attempt_key is not None
+        is_lost = seconds > self._lost_seconds
+        is_forgotten = not run.has_begun and seconds >= FORGOTTEN_LISTINGS * self._list_seconds
         if run.stop_since is not None and seconds >= FILE_SECONDS:
             run.state = Exit(stopped=True)
-        elif not has_begun and not run.is_resubmitted and seconds >= FORGOTTEN_LISTINGS * self._list_seconds:
+        elif (is_forgotten or is_lost) and not run.is_resubmitted:
             log.warning("%s has forgotten the job of %s; submitting it again", self.title, run.folder)
             run.submission.is_accepted, run.is_resubmitted = False, True
-        elif seconds > self._lost_seconds:
+        elif is_lost:
             message = f"The job is no longer in {self.title}'s queue, and left no result."
             run.state = Exit(failure=Failure(message, f"{self.lost_hint} Resume it."))
 
     def _end(self, run: Run[J], job: J, listing: Listing[J]) -> None:
-        """End ``run``, whose job has ended, unless its exit record appears in time."""
+        """End ``run``, whose job has ended, or start it again, unless its exit record appears in time."""
         if run.gone_since is None:
             run.gone_since = listing.began_at
         if run.stop_since is not None:
             run.state = Exit(stopped=True)
-        elif ended := self._end_of(run, job, listing.began_at - run.gone_since):
-            run.state = ended
+        elif self._is_interrupted(run, job):
+            self._start_again(run)
+        elif listing.began_at - run.gone_since >= FILE_SECONDS:
+            if ended := self._end_of(run, job):
+                run.state = ended
+            else:
+                self._start_again(run)
+
+    def _start_again(self, run: Run[J]) -> None:
+        """Submit ``run`` again; `node_job` limits how often. Repeated after the next listing if that fails."""
+        if self._submit(run) and not isinstance(run.state, Exit):
+            run.wait(f"{self.title} has interrupted it and will start it again")
 
 
 def gpus_per_node(request: DeviceRequest) -> int:

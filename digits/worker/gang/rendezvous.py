@@ -1,7 +1,7 @@
 """How the workers that share a training find each other: by files in the task's folder, which all of them see.
 
 A worker waits for the others before it connects to one of them, at most for `DEADLINE_SECONDS`, and can be stopped
-while it waits. A new run has a folder of its own, so that it does not meet the workers of an earlier one.
+while it waits. Every attempt of a run has a folder of its own, so that it does not meet the workers of an earlier one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from digits.core import events, files
 from digits.core.events import Event, EventLog, Failed
-from digits.core.task import RANK_VARIABLE, RUN_VARIABLE, WORKERS_VARIABLE
+from digits.core.task import ATTEMPT_VARIABLE, RANK_VARIABLE, RUN_VARIABLE, WORKERS_VARIABLE
 from digits.worker.failure import PartnerLost
 
 DEADLINE_SECONDS = 120.0
@@ -21,8 +21,7 @@ POLL_SECONDS = 0.05
 LOOPBACK = "127.0.0.1"
 
 _FOLDER, _FAILURE = "rendezvous", "failure"
-# Slurm starts a requeued job under the same number, and sets the name by which other nodes find this one.
-_RESTART_VARIABLE = "SLURM_RESTART_COUNT"
+# The name by which other nodes find this one.
 _NODE_VARIABLE = "SLURMD_NODENAME"
 # A socket that is connected to an address of this network, which is reserved for documentation, sends nothing, but
 # knows the address of this machine in the network of its default route.
@@ -38,8 +37,8 @@ class Rendezvous:
     def __init__(self, task_folder: Path, rank: int | None = None, workers: int | None = None) -> None:
         self.rank = int(os.environ.get(RANK_VARIABLE, "0")) if rank is None else rank
         self.workers = int(os.environ.get(WORKERS_VARIABLE, "1")) if workers is None else workers
-        run, restart = os.environ.get(RUN_VARIABLE, "1"), os.environ.get(_RESTART_VARIABLE, "0")
-        self._folder = task_folder / _FOLDER / f"{run}.{restart}"
+        run, attempt = os.environ.get(RUN_VARIABLE, "1"), os.environ.get(ATTEMPT_VARIABLE, "0")
+        self._folder = task_folder / _FOLDER / f"{run}.{attempt}"
 
     @property
     def is_lead(self) -> bool:

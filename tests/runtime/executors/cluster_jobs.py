@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -84,12 +86,19 @@ def message(job: ToyJob) -> str:
     return f"{job.failure.message} {job.failure.hint}"
 
 
-def kill_a_task(server: ClusterServer) -> None:
-    """Kill the program of a running job, which then fails as it does locally."""
-    job = server.run("hangs")
-    server.wait_for_output(job, "rank 0")
-    for pid in processes_in(job.folder):
-        if psutil.Process(pid).cmdline()[1:3] == ["-c", PROGRAM]:
-            os.kill(pid, signal.SIGKILL)
-    assert server.wait_for_end(job) is Status.ERROR
-    assert message(job).startswith("The task crashed (signal 9, SIGKILL).")
+def kill_in_turn(server: ClusterServer, *programs: tuple[str, str]) -> None:
+    """Kill the processes of a job whose command lines contain these two words in a row: it resumes each time."""
+    job = server.run("counts slowly")
+    for count, program in enumerate(programs, 1):
+        server.wait(lambda: server.output(job).count("counts from") == count)  # noqa: B023
+        steps = len(server.steps(job))
+        server.wait(lambda: len(server.steps(job)) > steps)  # noqa: B023
+        for pid in processes_in(job.folder):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                words = psutil.Process(pid).cmdline()
+                if program in itertools.pairwise(words):
+                    os.kill(pid, signal.SIGKILL)
+    (job.folder / "toy" / "hurry").touch()
+    assert server.wait_for_end(job) is Status.DONE
+    assert server.steps(job) == list(range(1, 61))
+    assert server.output(job).count("counts from") == len(programs) + 1

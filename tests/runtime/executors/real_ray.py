@@ -14,10 +14,11 @@ import pytest
 
 from digits.core.status import Status
 from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.executor import RayExecutor
 from tests.ray_cluster import ADDRESS, PYTHON, TOKEN
 from tests.real_server import RealServer, create_dataset, start_training
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_a_task, message
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.site import bars
 from tests.waiting import wait_until
 
@@ -95,8 +96,8 @@ def test_a_gang_waits_for_all_of_its_nodes(server: ClusterServer) -> None:
     assert server.wait_for_end(gang) is Status.DONE
 
 
-def test_a_killed_task_fails_as_it_does_locally(server: ClusterServer) -> None:
-    kill_a_task(server)
+def test_a_job_whose_processes_are_killed_resumes_by_itself(server: ClusterServer) -> None:
+    kill_in_turn(server, ("-c", PROGRAM), ("-m", ray_job.__name__))
 
 
 def test_a_training_equals_a_local_one(tmp_path: Path) -> None:

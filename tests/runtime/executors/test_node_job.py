@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from digits.runtime.executors import node_job
-from digits.runtime.executors.node_job import EXIT_BUSY, MAX_FRUITLESS, NodeJob, Record
+from digits.runtime.executors.node_job import EXIT_BUSY, EXIT_PARTNER_LOST, MAX_FRUITLESS, NodeJob, Record
 
 STARTS_AGAIN = 77
 DONE = {"code": 0, "stopped": False}
 STOPPED = {"code": 143, "stopped": True}
 FAILED = {"code": 3, "stopped": False}
+KILLED = {"code": None, "signal": signal.SIGKILL, "stopped": False}
+LOST_PARTNER = {"code": EXIT_PARTNER_LOST, "stopped": False}
 
 
 class FakeJob(NodeJob):
@@ -88,8 +91,16 @@ def test_a_stop_of_an_earlier_run_does_not_count(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "records",
-    [[STOPPED], [None], [STOPPED, STOPPED], [FAILED, None]],
-    ids=["stopped", "lost", "gang", "one lost"],
+    [
+        [STOPPED],
+        [None],
+        [KILLED],
+        [STOPPED, STOPPED],
+        [FAILED, None],
+        [LOST_PARTNER, KILLED],
+        [LOST_PARTNER, STOPPED],
+    ],
+    ids=["stopped", "lost", "killed", "gang", "one lost", "one killed", "one disconnected"],
 )
 def test_an_interrupted_run_starts_again(folder: Path, records: list[dict[str, Any] | None]) -> None:
     assert attempt(folder, *records) == STARTS_AGAIN
@@ -101,6 +112,16 @@ def test_an_interrupted_run_starts_again(folder: Path, records: list[dict[str, A
 def test_a_gang_ends_with_the_rank_that_failed_first_by_itself(folder: Path) -> None:
     assert attempt(folder, STOPPED, FAILED, {**FAILED, "code": 4}) == 1
     assert [record(folder)[key] for key in ("code", "rank")] == [4, 2]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "record_of_end",
+    [{**KILLED, "out_of_memory": True}, {**KILLED, "signal": signal.SIGSEGV}],
+    ids=["out of memory", "crashed"],
+)
+def test_a_task_that_ends_itself_does_not_start_again(folder: Path, record_of_end: dict[str, Any]) -> None:
+    assert attempt(folder, LOST_PARTNER, record_of_end) == 1
+    assert record(folder)["signal"] == record_of_end["signal"]  # type: ignore[index]
 
 
 def test_a_restarted_run_waits_while_a_lost_node_still_works_on_it(folder: Path) -> None:
@@ -128,6 +149,15 @@ def test_a_new_resume_point_is_progress(folder: Path) -> None:
     for step in range(MAX_FRUITLESS * 2):
         assert attempt(folder, STOPPED, point=str(step // 2)) == STARTS_AGAIN
     assert record(folder) is None
+
+
+def test_an_attempt_that_succeeded_before_its_program_was_killed_is_not_repeated(folder: Path) -> None:
+    assert attempt(folder, DONE, FAILED) == 1
+    (folder / "exit.json").unlink()
+    assert attempt(folder, DONE, DONE) == 0
+    (folder / "exit.json").unlink()
+    assert attempt(folder, DONE, DONE) == 0
+    assert FakeJob.attempts == 2 and record(folder)["code"] == 0  # type: ignore[index]
 
 
 def test_an_attempt_whose_node_was_lost_with_its_program_counts(folder: Path) -> None:

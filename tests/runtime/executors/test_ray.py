@@ -18,9 +18,10 @@ from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.executor import RayExecutor
-from tests.ray_server import ACTOR_DIED, START_TIMEOUT, RayServer
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, message
+from tests.ray_server import ACTOR_DIED, START_TIMEOUT, Job, RayServer
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
 from tests.waiting import wait_until
 
@@ -123,7 +124,7 @@ def test_a_job_that_ray_gives_up_after_waiting_is_submitted_again(
 def test_a_job_whose_node_is_lost_resumes_by_itself(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.ray.executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
     job = server.run("counts")
     server.wait(lambda: len(server.steps(job)) > 2)
     ray.kill(job_id(ray, job), **ACTOR_DIED)
@@ -145,16 +146,34 @@ def test_a_time_limit_interrupts_a_run_which_then_continues(
     assert server.steps(job) == list(range(1, 61))
 
 
-def test_a_head_that_forgets_its_jobs_ends_them_as_lost(tmp_path: Path, ray: RayServer) -> None:
+def test_a_job_whose_processes_are_killed_resumes_by_itself(
+    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    kill_in_turn(server, ("-c", PROGRAM), ("-m", ray_job.__name__))
+
+
+def test_a_job_that_the_head_forgets_resumes_by_itself(tmp_path: Path, ray: RayServer) -> None:
     with ClusterServer(tmp_path, "ray", executor(tmp_path, ray, lost_seconds=1.0)) as server:
-        job = server.run("hangs")
-        server.wait_for_output(job, "rank 0")
+        job = server.run("counts slowly")
+        server.wait(lambda: len(server.steps(job)) > 1)
         ray.kill(job_id(ray, job), **ACTOR_DIED)
         ray.jobs.clear()
+        (job.folder / "toy" / "hurry").touch()
+        assert server.wait_for_end(job) is Status.DONE
+        assert server.steps(job) == list(range(1, 61))
+
+
+def test_a_job_that_the_head_never_lists_is_lost(tmp_path: Path, ray: RayServer) -> None:
+    class Forgetful(dict[str, Job]):
+        def __setitem__(self, id: str, job: Job) -> None: ...
+
+    ray.jobs = Forgetful()
+    with ClusterServer(tmp_path, "ray", executor(tmp_path, ray, lost_seconds=1.0)) as server:
+        job = server.run("hangs")
         assert server.wait_for_end(job) is Status.ERROR
         assert "The job is no longer in Ray's queue, and left no result." in message(job)
-        server.scheduler.resume(job)
-        server.wait(lambda: ray.jobs)
+        assert len(ray.bodies) == 2
 
 
 def test_a_restarted_server_follows_its_jobs_while_ray_is_away(tmp_path: Path, ray: RayServer) -> None:

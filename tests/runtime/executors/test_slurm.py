@@ -17,11 +17,12 @@ from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.node_job import ATTEMPT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.slurm import batch
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.queue import command_environment
 from digits.runtime.executors.slurm.words import reason_in_words
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_a_task, message
+from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster
 from tests.waiting import wait_until
@@ -115,8 +116,10 @@ def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCl
     assert text.rstrip().endswith("1")  # DIGITS_RESTARTED
 
 
-def test_a_killed_task_fails_as_it_does_locally(server: SlurmServer) -> None:
-    kill_a_task(server)
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_job_whose_processes_are_killed_resumes_by_itself(server: SlurmServer) -> None:
+    kill_in_turn(server, ("-c", PROGRAM), ("-m", batch.__name__))
 
 
 def test_a_gang_ends_with_the_rank_that_failed_first(server: SlurmServer) -> None:

@@ -22,7 +22,6 @@ from digits.runtime.executors import node_job
 from digits.runtime.executors.cluster import Finding, Node, Overview
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.queue_executor import (
-    FILE_SECONDS,
     Listing,
     QueueExecutor,
     QueueOptions,
@@ -171,18 +170,14 @@ class RayExecutor(QueueExecutor[RayJob]):
         for job in jobs:
             self._ask(self._api.stop if job.is_active else self._api.delete, job)
 
-    def _end_of(self, run: Run[RayJob], job: RayJob, seconds: float) -> Exit | None:
-        has_begun = run.attempt_seen_at > run.accepted_at
-        if job.error_type == START_TIMEOUT or (has_begun and run.phase == "interrupted"):
-            self._start_again(run)
-            return None
-        if seconds < FILE_SECONDS:
-            return None
+    def _is_interrupted(self, run: Run[RayJob], job: RayJob) -> bool:
+        return job.error_type == START_TIMEOUT or (run.has_begun and run.phase == "interrupted")
+
+    def _end_of(self, run: Run[RayJob], job: RayJob) -> Exit | None:
         if job.status == "STOPPED":
             failure = Failure("The job was canceled in Ray, not here.", "Resume it to run it again.")
             return Exit(stopped=True, failure=failure)
-        if has_begun and job.error_type:  # its node was lost
-            self._start_again(run)
+        if run.has_begun and job.error_type:  # its node was lost
             return None
         words = (job.message or job.status).strip().splitlines()
         return Exit(
@@ -192,17 +187,6 @@ class RayExecutor(QueueExecutor[RayJob]):
                 "whether the nodes share the jobs folder and Python.",
             )
         )
-
-    def _start_again(self, run: Run[RayJob]) -> None:
-        """Submit the job of ``run`` again, with the same id."""
-        assert isinstance(run.submission, RaySubmission)
-        try:
-            in_thread(self._api.submit, run.submission.body)
-        except (Unreachable, Refused) as error:  # repeated after the next listing
-            log.warning("Ray did not start the task in %s again: %s", run.folder, error)
-            return
-        self._accept(run)
-        run.wait("Ray has interrupted it and will start it again")
 
     def _ask(self, request: Callable[[str], None], job: RayJob) -> None:
         try:

@@ -52,24 +52,26 @@ class Job(NodeJob):
         job_id = os.environ["SLURM_JOB_ID"]
         self._save("interrupted")
         deadline = time.monotonic() + REQUEUE_SECONDS
-        while True:
+        was_asked = False
+        while time.monotonic() < deadline:  # until Slurm ends this program
             job = _ask_slurm(job_id)
-            if int(job.get("Restarts", "0")) > int(os.environ.get("SLURM_RESTART_COUNT", "0")):
-                break  # Slurm has queued it again by itself
-            is_ending = job.get("JobState", "") in ("COMPLETING", "CANCELLED")
-            if is_ending and job.get("Reason") == "None" and job.get("PreemptTime", "None") == "None":
-                return self._end_canceled(record)
-            code, text = scontrol("requeue", job_id)
-            if code == 0:
-                say("queued again after an interruption")
-                break
-            if time.monotonic() > deadline or not ("contact" in text or "timed out" in text):
-                message = "The task was interrupted, and Slurm refused to queue it again."
-                return self._end(
-                    record, failure=failure(message, f"{text.strip()}\nResume it to run it again.")
-                )
+            state = job.get("JobState", "")
+            is_newer = int(job.get("Restarts", "0")) > int(os.environ.get("SLURM_RESTART_COUNT", "0"))
+            # A controller that crashes may forget the request: then the job is still running.
+            if not (is_newer or (was_asked and state != "RUNNING")):
+                is_ending = state in ("COMPLETING", "CANCELLED") and job.get("Reason") == "None"
+                if is_ending and job.get("PreemptTime", "None") == "None":
+                    return self._end_canceled(record)
+                code, text = scontrol("requeue", job_id)
+                was_asked |= code == 0
+                if code == 0:
+                    say("queued again after an interruption")
+                elif not ("contact" in text or "timed out" in text):
+                    message = "The task was interrupted, and Slurm refused to queue it again."
+                    return self._end(
+                        record, failure=failure(message, f"{text.strip()}\nResume it to run it again.")
+                    )
             time.sleep(RETRY_SECONDS)
-        time.sleep(REQUEUE_SECONDS)  # until Slurm ends this program
         return 1
 
 

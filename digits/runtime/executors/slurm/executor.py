@@ -17,7 +17,7 @@ from digits.core.task import Failure
 from digits.runtime.executors.cluster import Finding, Overview
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.executor import Exit, Waiting
-from digits.runtime.executors.queue_executor import FILE_SECONDS, Listing, QueueExecutor, QueueOptions, Run
+from digits.runtime.executors.queue_executor import Listing, QueueExecutor, QueueOptions, Run
 from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
 from digits.runtime.executors.slurm.queue import SlurmJob, command_environment, list_jobs
@@ -136,8 +136,23 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         if active := [str(job.id) for job in jobs if job.is_active]:
             self._scancel(*active)
 
-    def _end_of(self, run: Run[SlurmJob], job: SlurmJob, seconds: float) -> Exit | None:
-        return _exit_of(job) if seconds >= FILE_SECONDS else None
+    def _end_of(self, run: Run[SlurmJob], job: SlurmJob) -> Exit | None:
+        if job.state == "CANCELLED":
+            failure = Failure("The job was canceled in Slurm, not here.", "Resume it to run it again.")
+            return Exit(stopped=True, failure=failure)
+        if job.state == "OUT_OF_MEMORY":
+            return Exit(out_of_memory=True)
+        if run.has_begun:  # its program was killed
+            return None
+        state = job.state.lower().replace("_", " ")
+        state += f" ({job.reason})" if job.reason != "None" else ""
+        return Exit(
+            failure=Failure(
+                f"Slurm job {job.id} ended without a result: {state}.",
+                f"The end of {batch.LOG_FILE} in its folder may show why. The check of the compute target shows "
+                "whether the nodes share the jobs folder and Python.",
+            )
+        )
 
     def _run_command(self, *command: str) -> tuple[int, str]:
         return in_thread(self._commands.run, *command)
@@ -147,20 +162,3 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             self._run_command("scancel", *arguments)
         except CommandFailed as error:
             log.warning("scancel %s failed: %s", " ".join(arguments), error)
-
-
-def _exit_of(job: SlurmJob) -> Exit:
-    """Return the end of a run of which only Slurm's state is known."""
-    if job.state == "CANCELLED":
-        failure = Failure("The job was canceled in Slurm, not here.", "Resume it to run it again.")
-        return Exit(stopped=True, failure=failure)
-    if job.state == "OUT_OF_MEMORY":
-        return Exit(out_of_memory=True)
-    state, reason = job.state.lower().replace("_", " "), f" ({job.reason})" if job.reason != "None" else ""
-    return Exit(
-        failure=Failure(
-            f"Slurm job {job.id} ended without a result: {state}{reason}.",
-            f"The end of {batch.LOG_FILE} in its folder may show why. The check of the compute target shows whether "
-            "the nodes share the jobs folder and Python.",
-        )
-    )
