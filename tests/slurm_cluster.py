@@ -125,8 +125,8 @@ class SlurmCluster:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
             psutil.wait_procs(daemons, timeout=PATIENCE_SECONDS)
-        left = [process for process in map(psutil.Process, self.pids()) if process.is_running()]
-        assert not left, f"the cluster left processes behind: {[process.cmdline() for process in left]}"
+        left = [process for process in self.all_processes() if process.is_running()]
+        assert not left, f"the cluster left processes behind: {left}"
 
     # Daemons
 
@@ -151,13 +151,15 @@ class SlurmCluster:
 
     def kill_node(self, name: str) -> None:
         """Kill a node with everything that runs on it."""
-        on_node = [process for process in map(psutil.Process, self.pids()) if _node_of(process) == name]
-        steps = [process.parent() for process in on_node]
+        on_node = [process for process in self.all_processes() if _node_of(process) == name]
+        steps = []
+        for process in on_node:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                steps += [parent for parent in process.parents() if parent.name() == "slurmstepd"]
         self.kill(name)
         for process in [*steps, *on_node]:
-            if process is not None and (process in on_node or process.name() == "slurmstepd"):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def heal(self) -> None:
         """Start what is not running, and put drained nodes back into service."""
@@ -209,16 +211,30 @@ class SlurmCluster:
     def wait(self, question: Callable[[], object]) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not question():
-            assert time.monotonic() < deadline, f"timed out; see {self.folder}"
+            assert time.monotonic() < deadline, f"timed out; see {self.folder}\n{self.describe()}"
             time.sleep(0.05)
 
-    def pids(self) -> Iterator[int]:
-        """Yield the processes that use this cluster."""
+    def all_processes(self) -> Iterator[psutil.Process]:
+        """Yield the processes that use this cluster: its daemons and steps, and those of jobs."""
         mark = f"SLURM_CONF={self.folder}/slurm.conf".encode()
         for pid in psutil.pids():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, psutil.NoSuchProcess):
                 if pid != os.getpid() and mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                    yield pid
+                    yield psutil.Process(pid)
+
+    def describe(self) -> str:
+        """Return the queue, the nodes, and all processes with what they wait for, to find out why something hangs."""
+        queue = ["squeue", "-t", "all", "-o", "%i %j %T %r %N %S %k"]
+        parts = []
+        for command in (queue, ["scontrol", "show", "job"], ["sinfo", "-N", "-l"]):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                parts.append(self.run(*command, check=False))
+        for process in self.all_processes():
+            with contextlib.suppress(OSError, psutil.Error):
+                words = " ".join(process.cmdline())[:300]
+                stack = Path(f"/proc/{process.pid}/stack").read_text().replace("\n", " ")
+                parts.append(f"{process.pid} of {process.ppid()}, {process.status()}: {words}\n    {stack}")
+        return "\n".join(parts)
 
     def _start(self, name: str, program: str, *arguments: str) -> None:
         """Start a daemon, which detaches itself, and wait until it has written its process id."""
