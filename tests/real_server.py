@@ -47,7 +47,8 @@ def start_digits(
 
     ``module`` is the program, by default that of the command. Its error output goes to the file ``errors``.
     """
-    places = {"jobs-dir": "jobs", "data-root": "data", "state-dir": "state", "samples-dir": "samples"}
+    places = {"jobs-dir": "jobs", "data-root": "data", "state-dir": "state"}
+    places |= {"samples-dir": "samples", "weights-dir": "weights"}
     words = [f"--{option}={folder / name}" for option, name in places.items()]
     words += ["--port=0", f"--log-file={folder / 'digits.log'}", "--no-health-checks", "--no-evaluations"]
     with open(errors, "w") if errors else contextlib.nullcontext() as stream:

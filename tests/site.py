@@ -67,6 +67,7 @@ def site_settings(folder: Path, **changes: Any) -> Settings:
         "jobs_dir": folder / "jobs",
         "data_roots": (folder / "data",),
         "samples_dir": folder / "samples",
+        "weights_dir": folder / "weights",
         "state_dir": folder / "state",
         "logfile_filename": folder / "digits.log",
         "standby": False,

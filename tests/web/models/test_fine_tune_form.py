@@ -26,9 +26,7 @@ CREATE = "/models/images/classification.json"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("fine-tune")
-    opened = open_site(
-        site_settings(folder, weights_dir=folder / "weights", weights_sources=("https://mirror.example",))
-    )
+    opened = open_site(site_settings(folder, weights_sources=("https://mirror.example",)))
     yield opened
     opened.close()
 
