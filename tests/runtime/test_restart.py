@@ -40,11 +40,11 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.tensorflow
 def test_training_survives_the_death_of_its_server(folder: Path) -> None:
-    hold = folder / "hold"
-    waits = f"while os.path.exists({str(hold)!r}): "
-    network = "import os\n" + SLOW_LINEAR.replace(
-        "time.sleep", f"{waits}time.sleep(0.1)\n            time.sleep"
-    )
+    pace = folder / "pace"  # how long a step takes; empty while the training waits
+    pace.write_text("0.02")
+    waits = f"while not (pace := open({str(pace)!r}).read()): time.sleep(0.1)"
+    network = SLOW_LINEAR.replace("time.sleep(0.02)", f"{waits}\n            time.sleep(float(pace))")
+    assert waits in network
     first = RealServer(folder, WITHOUT_FORK_SERVER)
     model = start_training(first, network=network, train_epochs=100, snapshot_interval=50)
     first.wait(lambda: len(first.ask(f"/models/{model}/metrics.json")["train"]["step"]) > 3)
@@ -56,11 +56,11 @@ def test_training_survives_the_death_of_its_server(folder: Path) -> None:
         assert time.monotonic() < second_sight, "the training stopped with its server"
         time.sleep(0.1)
 
-    hold.touch()  # the training must not end while the second server starts
+    pace.write_text("")  # the training must not end while the second server starts
     second = RealServer(folder, WITHOUT_FORK_SERVER)
     try:
         assert second.ask(f"/models/{model}/status")["status"] == "Running"
-        hold.unlink()
+        pace.write_text("0")
         second.wait(lambda: second.ask(f"/models/{model}/status")["status"] == "Done")
         curves = second.ask(f"/models/{model}/metrics.json")["train"]
         in_the_log = [
