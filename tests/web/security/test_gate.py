@@ -368,16 +368,26 @@ def test_writes_from_own_pages_are_accepted(method: str, own: dict[str, str | No
         assert send(App(), route, method, own).status_code == 200
 
 
-@pytest.mark.parametrize("origin", EVIL_ORIGINS)
-def test_writes_from_other_origins_are_refused(origin: str) -> None:
+WRITES = list(
+    itertools.product(
+        ROUTES,
+        UNSAFE,
+        (
+            "application/x-www-form-urlencoded",
+            "multipart/form-data; boundary=x",
+            "text/plain",
+            "application/json",
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize(("number", "origin"), list(enumerate(EVIL_ORIGINS)))
+def test_writes_from_other_origins_are_refused(number: int, origin: str) -> None:
     app = App()
-    types = [
-        "application/x-www-form-urlencoded",
-        "multipart/form-data; boundary=x",
-        "text/plain",
-        "application/json",
-    ]
-    for route, method, content_type in itertools.product(ROUTES, UNSAFE, types):
+    for route, method, content_type in WRITES[
+        number % 10 :: 10
+    ]:  # each write comes from three of the origins
         headers: dict[str, str | None] = {"Origin": origin, "Content-Type": content_type}
         assert send(app, route, method, headers).status_code == 403
         assert send(app, route, method, headers | {"Sec-Fetch-Site": "same-origin"}).status_code == 403
@@ -613,8 +623,8 @@ def test_guesses_are_rate_limited(way: str) -> None:
             return through(gate, headers={"Authorization": "Bearer x"}, environ=environ).status_code
         return through(gate, "/?token=x", environ=environ).status_code
 
-    answers = [guess() for _ in range(1000)]
-    assert answers[9] != 429 and answers.count(429) == 990
+    answers = [guess() for _ in range(100)]
+    assert answers[9] != 429 and answers.count(429) == 90
     assert guess("10.0.0.2") != 429
     now[0] += 6
     assert guess() != 429 and guess() == 429
