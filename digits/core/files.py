@@ -109,7 +109,7 @@ def check_spare_descriptors(count: int) -> None:
     spare: list[int] = []
     try:
         while len(spare) < count:
-            spare.append(os.open("/", os.O_PATH | os.O_CLOEXEC))
+            spare.append(os.dup(spare[0]) if spare else os.open("/", os.O_PATH | os.O_CLOEXEC))
     finally:
         for descriptor in spare:
             os.close(descriptor)

@@ -7,6 +7,7 @@ An intact point is therefore valid, regardless of what else a killed training or
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable
@@ -68,9 +69,12 @@ def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:
     for path in sorted(job_folder.glob(f"*.ckpt{SUFFIX}")):
         name = path.name.removesuffix(SUFFIX)
         try:
-            points.append(_load(path, name))
+            status = path.lstat()
+            points.append(_load(path, name, (status.st_ino, status.st_mtime_ns, status.st_size)))
         except UnreadableFile as error:
             faults[name] = str(error)
+        except FileNotFoundError:
+            continue  # the training has removed it
     return sorted(points, key=lambda point: point.step, reverse=True), faults
 
 
@@ -87,7 +91,9 @@ def discard(job_folder: Path, snapshots: Iterable[str]) -> None:
     sync_folder(job_folder)
 
 
-def _load(path: Path, snapshot: str) -> ResumePoint:
+@functools.lru_cache(maxsize=64)
+def _load(path: Path, snapshot: str, version: tuple[int, int, int]) -> ResumePoint:
+    """Read a resume point, unless the same ``version`` of the file was read before."""
     file = read_json(path, _File)
     if file.sha256 != _checksum(file.point):
         raise UnreadableFile(f"{path.name} does not match its checksum")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+import stat
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from digits.runtime.threads import in_thread
 log = logging.getLogger(__name__)
 
 PREFIX = ".deleted-"
+SMALL_BYTES = 1_000_000
 RETRY_SECONDS = 60.0
 CLOSE_SECONDS = 2.0
 
@@ -36,9 +38,13 @@ class Trash:
         self._worker: gevent.Greenlet | None = None
 
     def discard(self, path: Path) -> None:
-        """Delete a file or a folder, if it exists."""
+        """Delete a file or a folder, if it exists; a small file at once, which is faster than starting a thread."""
         try:
-            self.take(path)
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and status.st_size <= SMALL_BYTES:
+                path.unlink()
+            else:
+                self.take(path)
         except FileNotFoundError:
             pass
         except OSError:  # such as a full disk

@@ -58,7 +58,7 @@ from digits.web.reports import views as report_views
 from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body
 from digits.web.responses.json import ResourceProvider
-from digits.web.responses.negotiation import JsonTwins, wants_json
+from digits.web.responses.negotiation import answer_twins, wants_json
 from digits.web.security.auth import Auth, open_auth
 from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES
 from digits.web.security.bounded_request import BoundedRequest
@@ -126,6 +126,7 @@ def create_app(
     app.secret_key = read_or_make_secret(settings.state_dir / "form-key")
     protect_forms(app, settings.port)
     guard_views(app)
+    answer_twins(app)
     add_kinds(app)
     app.register_blueprint(login_blueprint(auth))
     for views in (
@@ -177,7 +178,7 @@ def create_app(
     auth.on_logout.append(services.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
-        JsonTwins(app.wsgi_app, app.url_map),
+        app.wsgi_app,
         bind_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         auth=auth,

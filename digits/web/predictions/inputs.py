@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from io import SEEK_END
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from digits.kinds.decoding import ReadInput, RecordArray, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import parse_integer
 from digits.kinds.views import InputRequest, views_of
+from digits.runtime.trash import SMALL_BYTES
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset, open_record
 from digits.web.services import services
@@ -117,7 +119,12 @@ def _saved(upload: FileStorage) -> Path:
         discard(path)
         return response
 
-    in_thread(upload.save, path)
+    is_small = upload.stream.seek(0, SEEK_END) <= SMALL_BYTES
+    upload.stream.seek(0)
+    if is_small:
+        upload.save(path)  # faster than starting a thread
+    else:
+        in_thread(upload.save, path)
     return path
 
 

@@ -27,9 +27,9 @@ class Assets:
         self._digest: Callable[[], str] = (
             partial(_stamp, folder) if watch else cache(partial(_digest, folder))
         )
-        self._imports: Callable[[str], set[str]] = partial(_imports, folder)
-        if not watch:
-            self._imports = cache(self._imports)
+        self._imports = partial(_imports, folder)
+        # Return the elements that load a module, and at the same time all modules that it imports.
+        self.script: Callable[[str], Markup] = self._script if watch else cache(self._script)
         # Relative addresses in scripts and styles inherit the digest.
         app.add_url_rule("/static/v-<digest>/<path:filename>", "versioned_static", self._send)
 
@@ -37,8 +37,7 @@ class Assets:
         """Return the address of a file."""
         return f"{self._prefix}/static/v-{self._digest()}/{name}"
 
-    def script(self, name: str) -> Markup:
-        """Return the elements that load a module, and at the same time all modules that it imports."""
+    def _script(self, name: str) -> Markup:
         loaded = set() if name == _EVERYWHERE else self._imports_below(_EVERYWHERE)
         link = Markup('<link rel="modulepreload" href="{}">')
         links = [link.format(self.url(item)) for item in sorted(self._imports_below(name) - loaded)]

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
-from flask import current_app, request
+from flask import Flask, current_app, request
 from werkzeug.datastructures import MIMEAccept
-from werkzeug.exceptions import HTTPException
 from werkzeug.http import parse_accept_header
-from werkzeug.routing import Map
+from werkzeug.routing import Rule
 
 from digits.web.responses.errors import is_always_json
 
 Environ = dict[str, Any]
-StartResponse = Callable[..., Any]
-Application = Callable[[Environ, StartResponse], Iterable[bytes]]
 View = TypeVar("View", bound=Callable[..., Any])
 
 # Forms cannot send these, so their responses are never shown as pages.
 _METHODS_OF_PROGRAMS = frozenset(("PUT", "PATCH", "DELETE"))
 
 
+@lru_cache(maxsize=64)
 def prefers_json(accept: str) -> bool:
     """Return whether an ``Accept`` header prefers JSON to HTML."""
     types = parse_accept_header(accept, MIMEAccept)
@@ -55,33 +53,22 @@ def json_only(view: View) -> View:
     return view
 
 
-class JsonTwins:
-    """Middleware: answer requests for a page that prefer JSON with the route at the page's path and ``.json``.
+def answer_twins(app: Flask) -> None:
+    """Answer requests for a page that prefer JSON with the view of the page's path and ``.json``.
 
     So all pages that have JSON return it under both paths. The twin of ``/`` is ``/index.json``. Requests for a
     part of a page, with ``X-Fragment``, are not affected.
     """
 
-    def __init__(self, app: Application, routes: Map) -> None:
-        self._app, self._routes = app, routes
+    @cache
+    def twins() -> dict[tuple[str, str], Rule]:
+        return {
+            (rule.rule, method): rule for rule in app.url_map.iter_rules() for method in rule.methods or ()
+        }
 
-    def __call__(self, environ: Environ, start_response: Any) -> Iterable[bytes]:
-        is_part = "HTTP_X_FRAGMENT" in environ
-        if not is_part and prefers_json(environ.get("HTTP_ACCEPT", "")) and self._has_twin(environ):
-            environ["PATH_INFO"] = _twin(environ.get("PATH_INFO") or "/")
-        return self._app(environ, start_response)
-
-    def _has_twin(self, environ: Environ) -> bool:
-        try:
-            rule, _ = self._routes.bind_to_environ(environ).match(return_rule=True)
-        except HTTPException:
-            return False
-        return (_twin(rule.rule), environ["REQUEST_METHOD"]) in self._rules
-
-    @cached_property
-    def _rules(self) -> set[tuple[str, str]]:
-        return {(rule.rule, method) for rule in self._routes.iter_rules() for method in rule.methods or ()}
-
-
-def _twin(path: str) -> str:
-    return "/index.json" if path == "/" else f"{path}.json"
+    @app.url_value_preprocessor
+    def choose(endpoint: str | None, arguments: dict[str, Any] | None) -> None:
+        rule = request.url_rule
+        if rule and "X-Fragment" not in request.headers and prefers_json(request.headers.get("Accept", "")):
+            path = "/index.json" if rule.rule == "/" else f"{rule.rule}.json"
+            request.url_rule = twins().get((path, request.method), rule)
