@@ -28,7 +28,9 @@ import functools
 import hashlib
 import io
 import os
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +60,9 @@ from digits.data.record_names import join_names, names_path
 from digits.data.shard_copies import ShardCopies
 from digits.data.targets.target import Features as Features
 from digits.data.targets.target import Target
+
+# Records of a network file system that are read at the same time: each waits for an answer of the other machine.
+READERS = 16
 
 _Value = TypeVar("_Value", bytes, int)
 _IMAGE_FEATURES = frozenset(
@@ -440,8 +445,10 @@ class SplitReader:
     """Random and bulk access to the records of a split, in the order of its shards.
 
     Opening reads only the indexes, unless they are given as ``index``. Raises DamagedRecords (an UnreadableFile) if
-    files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`. Once
-    `read_ahead` has been called, it reads from the copies of shards in ``cache`` if there are any.
+    files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`.
+
+    If the folder is on a network file system (``is_remote``), `payloads` reads several records at the same time. With a
+    ``cache``, records are read from ``copies`` of their shards there, as far as they have been made.
     """
 
     def __init__(
@@ -449,12 +456,16 @@ class SplitReader:
         job_folder: Path,
         split: SplitRecords,
         index: SplitIndex | None = None,
+        *,
+        is_remote: bool = False,
         cache: NodeCache | None = None,
     ) -> None:
         self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
         self._hashes = split.hashes
         self._files: dict[Path, BinaryIO] = {}
+        self._opening = threading.Lock()
+        self._pool = ThreadPoolExecutor(READERS, "records") if is_remote else None
         # Older manifests have no hashes.
         has_copies = cache is not None and len(split.hashes) == len(self.index.shards)
         self.copies = (
@@ -497,6 +508,13 @@ class SplitReader:
             raise DamagedRecords(f"{shard.name}: record {number} does not match its checksum")
         return payload
 
+    def payloads(self, numbers: NDArray[np.int64]) -> list[bytes]:
+        """Return the Example bytes of several records, as `payload` does."""
+        each = map(int, numbers)
+        if self._pool is None or (self.copies and self.copies.are_complete):
+            return [self.payload(number) for number in each]
+        return list(self._pool.map(self.payload, each))
+
     def verify(self, shard: int) -> None:
         """Compare a shard with its SHA-256 hash in the manifest, if there is one; raises DamagedRecords."""
         if shard >= len(self._hashes):
@@ -509,6 +527,8 @@ class SplitReader:
             raise DamagedRecords(f"{path.name} does not match its SHA-256 hash in {MANIFEST_FILE}")
 
     def close(self) -> None:
+        if self._pool:
+            self._pool.shutdown()
         if self.copies:
             self.copies.close()
         for file in self._files.values():
@@ -525,7 +545,9 @@ class SplitReader:
 
     def _file(self, shard: Path) -> BinaryIO:
         if shard not in self._files:
-            self._files[shard] = open_shard(shard, self._job_folder)
+            with self._opening:
+                if shard not in self._files:
+                    self._files[shard] = open_shard(shard, self._job_folder)
         return self._files[shard]
 
 

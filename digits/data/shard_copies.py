@@ -64,6 +64,11 @@ class ShardCopies:
                 self._thread = threading.Thread(target=self._run, name="node cache", daemon=True)
                 self._thread.start()
 
+    @property
+    def are_complete(self) -> bool:
+        """Whether all shards have copies."""
+        return len(self._files) == len(self._index.shards)
+
     def file(self, shard: Path) -> BinaryIO | None:
         """Return the open copy of ``shard``, if there is one so far."""
         return self._files.get(shard)

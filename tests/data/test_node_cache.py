@@ -228,8 +228,14 @@ FULL_DISK = """
     from digits.core.files import is_disk_full
     from digits.data.node_cache import NodeCache
 
-    cache, contents = NodeCache(Path(sys.argv[1]) / "cache", 10**9), b"x" * (2 << 20)
-    path = Path(sys.argv[2])
+    disk, path, size, fills = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4] == "full"
+    cache, contents = NodeCache(disk / "cache", 10**9), b"x" * size
+    cache.remove("0")  # creates the lock file
+    if fills:
+        try:
+            (disk / "other").write_bytes(bytes(2 << 20))
+        except OSError:
+            pass
     path.write_bytes(contents)
     with open(path, "rb") as source:
         try:
@@ -240,11 +246,21 @@ FULL_DISK = """
 """
 
 
-def test_nothing_is_left_of_a_copy_for_which_the_disk_is_too_small(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("size", "state"), [(2 << 20, "empty"), (4000, "full")])
+def test_nothing_is_left_of_a_copy_for_which_the_disk_is_too_small(
+    tmp_path: Path, size: int, state: str
+) -> None:
     (tmp_path / "disk").mkdir()
-    script = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
+    script = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4" "$5" "$6"'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh"]
-    arguments = [tmp_path / "disk", sys.executable, textwrap.dedent(FULL_DISK), tmp_path / "source"]
+    arguments = [
+        tmp_path / "disk",
+        sys.executable,
+        textwrap.dedent(FULL_DISK),
+        tmp_path / "source",
+        size,
+        state,
+    ]
     found = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True, check=False)
     if "full" not in found.stdout and ("unshare" in found.stderr or "mount" in found.stderr):
         pytest.skip(f"no file system of its own: {found.stderr}")

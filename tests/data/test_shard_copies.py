@@ -44,7 +44,8 @@ def open_reader(tmp_path: Path, split: SplitRecords) -> Iterator[Callable[..., S
     opened: list[SplitReader] = []
 
     def open_reader(limit: int = 10**6) -> SplitReader:
-        opened.append(SplitReader(tmp_path, split, cache=NodeCache(tmp_path / "cache", limit)))
+        cache = NodeCache(tmp_path / "cache", limit)
+        opened.append(SplitReader(tmp_path, split, is_remote=True, cache=cache))
         return opened[-1]
 
     yield open_reader
@@ -66,7 +67,7 @@ def read_ahead(reader: SplitReader, *batches: Any) -> None:
 
 
 def assert_right(reader: SplitReader) -> None:
-    assert [reader.payload(number) for number in EVERY] == [payload(number) for number in EVERY]
+    assert reader.payloads(EVERY) == [payload(number) for number in EVERY]
 
 
 def test_records_are_read_from_copies(open_reader: Any, tmp_path: Path, split: Any, caplog: Any) -> None:
@@ -205,6 +206,27 @@ def test_nobody_waits_for_another_process(open_reader: Any, monkeypatch: Any) ->
     for part in parts[:2]:
         part.unlink()
     wait_until(lambda: copied(reader) == [0, 1, 2])
+
+
+def test_several_records_of_a_network_file_system_are_read_at_the_same_time(
+    tmp_path: Path, split: Any, monkeypatch: Any
+) -> None:
+    together, payload_of = threading.Barrier(2, timeout=60), SplitReader.payload
+
+    def wait_for_another(self: SplitReader, number: int) -> bytes:
+        together.wait()
+        return payload_of(self, number)
+
+    expected = [payload(number) for number in EVERY]
+    with SplitReader(tmp_path, split, is_remote=True) as reader:
+        with monkeypatch.context() as patched:
+            patched.setattr(SplitReader, "payload", wait_for_another)
+            assert reader.payloads(EVERY) == expected
+        (tmp_path / split.shards[2]).unlink()
+        with pytest.raises(records.DamagedRecords):
+            SplitReader(tmp_path, split, is_remote=True)
+        assert reader.payloads(np.flip(EVERY)) == expected[::-1]  # from the open files
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("records")]
 
 
 def test_older_datasets_without_hashes_are_not_copied(tmp_path: Path, split: Any) -> None:

@@ -21,6 +21,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from digits.core import file_systems
 from digits.core.events import InputPrepared
 from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
@@ -239,7 +240,12 @@ class Records:
         """
         self._dataset, self._split = dataset, split
         with reporting_damage(dataset):
-            self._reader = SplitReader(dataset, manifest.splits[split], cache=cache_for(dataset))
+            self._reader = SplitReader(
+                dataset,
+                manifest.splits[split],
+                is_remote=file_systems.is_network(dataset),
+                cache=cache_for(dataset),
+            )
         self._decoder = decoder or Decoder(manifest)
         self.groups = self._reader.groups
         self.bytes = len(self) * self._decoder.record_bytes
@@ -515,7 +521,7 @@ class _StreamedFeed:
                 self._memory.acquire()
                 if self._closed.is_set():
                     return
-                payloads = [self._reader.payload(int(index)) for index in indexes]
+                payloads = self._reader.payloads(indexes)
                 with tf.device("/device:CPU:0"):  # keeps the GPU free for training steps
                     images, targets = self._decoder.decode(tf.constant(payloads))
                 with tf.device(self._decoder.device):  # copied to a GPU while it computes the previous step

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core import events, file_systems
+from digits.core.task import RANK_VARIABLE, WORKERS_VARIABLE
 from digits.data import manifest, node_cache
 from digits.worker.input import memory
 from tests.worker import networks
@@ -41,6 +42,12 @@ def cache_in(tmp_path: Path) -> Path:
     return tmp_path / f"digits-cache-{os.geteuid()}"
 
 
+def assert_complete(folder: Path, dataset: Path) -> None:
+    """Check that the cache in ``folder`` contains a copy of each shard of the dataset, and nothing else."""
+    hashes = {digest for split in manifest.load(dataset).splits.values() for digest in split.hashes}
+    assert {path.name for path in folder.iterdir()} == {node_cache.LOCK_FILE, *hashes}
+
+
 def rows(outcome: Outcome) -> list[Any]:
     return [
         (
@@ -68,12 +75,32 @@ def test_a_training_through_copies_has_the_same_bits(
     folder = cache_in(tmp_path)
     assert {event.cache for event in own.of(events.InputPrepared)} == {str(folder)}
     assert {event.cache for event in other.of(events.InputPrepared)} == {""}
-    hashes = {digest for split in manifest.load(remote).splits.values() for digest in split.hashes}
-    assert {path.name for path in folder.iterdir()} == {node_cache.LOCK_FILE, *hashes}
+    assert_complete(folder, remote)
     assert f"2 of 2 shards of “train” are in the cache {folder}" in again.output
 
 
-def test_a_training_without_an_usable_cache_succeeds(train: Any, remote: Path, monkeypatch: Any) -> None:
+@pytest.mark.nightly
+def test_workers_on_one_machine_share_the_copies(
+    model: Any, start: Any, remote: Path, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setenv(WORKERS_VARIABLE, "2")
+    found = []
+    for name, cache in (("cached", os.environ["DIGITS_NODE_CACHE"]), ("direct", "off")):
+        monkeypatch.setenv("DIGITS_NODE_CACHE", cache)
+        task, workers = model(networks.LINEAR, name=name, dataset=str(remote), epochs=2), []
+        for rank in range(2):
+            monkeypatch.setenv(RANK_VARIABLE, str(rank))
+            workers.append(start(task))
+        found.append([worker.wait() for worker in workers])
+    cached, direct = found
+    assert [outcome.code for outcome in (*cached, *direct)] == [0] * 4
+    assert rows(cached[0]) == rows(direct[0])
+    assert "2 of 2 shards of “train”" in cached[0].output
+    assert_complete(cache_in(tmp_path), remote)
+
+
+def test_a_training_without_a_usable_cache_succeeds(train: Any, remote: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     monkeypatch.setenv("DIGITS_NODE_CACHE", "/proc")
     outcome = train(networks.LINEAR, dataset=str(remote), epochs=1)
