@@ -1,5 +1,8 @@
 """A cluster whose runs wait until they are released, and then run until they are stopped.
 
+A test can also play the program of a run: it runs once there is an event log in its folder, and ends with the result in
+a file `RESULT_FILE`, an exit code.
+
 As a program, the module is the command ``digits`` on a server with this cluster as ``slurm``.
 """
 
@@ -12,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from digits.core.job import DeviceRequest
-from digits.core.task import Failure, Handle
+from digits.core.task import EVENTS_FILE, Failure, Handle
 from digits.runtime.executors.cluster import Finding, Node, Overview
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
+
+RESULT_FILE = "result"
 
 OVERVIEW = Overview(
     nodes=(
@@ -69,7 +74,19 @@ class FakeCluster:
         return not isinstance(self._runs.get(handle["name"]), Exit)
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
-        return self._runs.get((handle or {}).get("name", ""), Exit(lost=True))
+        state = self._runs.get((handle or {}).get("name", ""), Exit(lost=True))
+        if isinstance(state, Exit) or not (folder / EVENTS_FILE).exists():
+            return state
+        result = folder / RESULT_FILE
+        return Exit(code=int(result.read_text())) if result.exists() else None
+
+    def active(self) -> list[str]:
+        """Return the runs that wait or run."""
+        return [name for name, state in self._runs.items() if not isinstance(state, Exit)]
+
+    def cancel(self, number: int, message: str) -> None:
+        """Cancel a run with the commands of the cluster."""
+        self._runs[str(number)] = Exit(stopped=True, failure=Failure(message, "Resume it to run it again."))
 
     def stop(self, handle: Handle) -> None:
         self._runs[handle["name"]] = Exit(code=143, stopped=True)

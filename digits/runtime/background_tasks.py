@@ -14,12 +14,11 @@ from pathlib import Path
 from msgspec import structs
 
 from digits.core import events
-from digits.core.errors import Unavailable, explain
+from digits.core.errors import Unavailable
 from digits.core.files import make_folder, remove_tree
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
-from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.threads import in_thread
 
@@ -145,7 +144,7 @@ class BackgroundTasks:
             return is_complete
         if run.has_ended and is_complete:
             self._remove(job.id, task)
-            failure = self._reason(run, task.state)
+            failure = self._runner.failure_of(run, task.state, self._noun)
             if failure is not None:
                 self._failures |= {(job.id, task.key): failure, (job.id, None): failure}
                 while len(self._failures) > KEPT_FAILURES:
@@ -158,15 +157,3 @@ class BackgroundTasks:
         self._tasks[job_id].remove(task)
         if not self._tasks[job_id]:
             del self._tasks[job_id]
-
-    def _reason(self, run: TaskRun, state: TaskState) -> Failure | None:
-        if state.is_finished or run.stop_requested:
-            return None
-        if state.failure is not None:
-            return state.failure
-        if run.error is not None:
-            known = explain(run.error) if isinstance(run.error, OSError) else None
-            reason, hint = (known.message, known.hint) if known else (run.error, "")
-            return Failure(f"The {self._noun} could not be started: {reason}", hint)
-        failure = verdict(run.exit, state, self._runner.last_lines(run))[1] if run.exit else None
-        return failure or Failure(f"The {self._noun} ended early.")

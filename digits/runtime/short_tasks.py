@@ -122,7 +122,7 @@ class ShortTasks:
         """
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
         with self._new_folder() as folder:
-            _write_network(folder, network, network_folder)
+            write_network(folder, network, network_folder)
             return self._run(folder, recipe, SECONDS_TO_BUILD)
 
     def preflight(
@@ -144,7 +144,7 @@ class ShortTasks:
         compute = request.compute
         recipe = structs.replace(recipe, workers=compute.workers, apart=compute.target != LOCAL)
         with self._new_folder() as folder:
-            _write_network(folder, network, network_folder)
+            write_network(folder, network, network_folder)
             seconds = SECONDS_FOR_A_STEP + (SECONDS_FOR_WORKERS if recipe.workers > 1 else 0)
             if (recipe.weights or "").startswith(PREFIX):
                 seconds += SECONDS_TO_DOWNLOAD
@@ -241,8 +241,8 @@ class ShortTasks:
             folder=task_folder,
             request=request,
             holder=PREFLIGHT,
-            prepare=partial(_prepare, task_folder, recipe, state),
-            follow=partial(_follow, state),
+            prepare=partial(prepare, task_folder, recipe, state),
+            follow=partial(follow, state),
             queue_seconds=self._queue_seconds,
             seconds=seconds_allowed,
             poll_seconds=POLL_SECONDS,
@@ -294,20 +294,22 @@ class ShortTasks:
             state.failure = Failure("The network ended the program during the check.", last_lines)
 
 
-def _write_network(folder: Path, network: str, network_folder: Path | None) -> None:
+def write_network(folder: Path, network: str, network_folder: Path | None) -> None:
+    """Write the text of a network into the ``folder`` of a task; see `ShortTasks.visualize`."""
     (folder / NETWORK_FILE).write_text(network)
     if network_folder:
         pretrained_files.link(network_folder, folder)
 
 
-def _prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Sequence[str]) -> None:
+def prepare(task_folder: Path, recipe: Recipe, state: TaskState, devices: Sequence[str]) -> None:
+    """Write the recipe of a task for ``devices``."""
     state.doing = ""
     if isinstance(recipe, Preflight):
         recipe.devices = list(devices)
     recipe.save(task_folder)
 
 
-def _follow(state: TaskState, run: TaskRun) -> bool:
+def follow(state: TaskState, run: TaskRun) -> bool:
     """Read new events of ``run`` into ``state``; return whether all were read."""
     deadline = time.monotonic() + events.TURN_SECONDS
     _, is_complete = state.read(run.folder / EVENTS_FILE, deadline)

@@ -18,10 +18,12 @@ from pathlib import Path
 import gevent
 from gevent.event import Event
 
+from digits.core.errors import explain
 from digits.core.job import DeviceRequest
-from digits.core.task import Handle
+from digits.core.task import Failure, Handle, TaskState
 from digits.runtime.executors.executor import Executor, Exit, Holder, Placement, Waiting, place
 from digits.runtime.executors.pools import Executors
+from digits.runtime.task_outcome import verdict
 from digits.runtime.turns import begin_turn, end_long_turn, next_turn
 
 log = logging.getLogger(__name__)
@@ -147,6 +149,19 @@ class TaskRunner:
         """Return the last lines of the output of a task that has ended."""
         text, _ = self.executor_of(run).output(run.folder, 0, _LAST_BYTES)
         return text.splitlines()[-count:]
+
+    def failure_of(self, run: TaskRun, state: TaskState, noun: str) -> Failure | None:
+        """Return why a run that has ended failed, or None if it finished or was stopped. Users know it as ``noun``."""
+        if state.is_finished or run.stop_requested:
+            return None
+        if state.failure is not None:
+            return state.failure
+        if run.error is not None:
+            known = explain(run.error) if isinstance(run.error, OSError) else None
+            reason, hint = (known.message, known.hint) if known else (run.error, "")
+            return Failure(f"The {noun} could not be started: {reason}", hint)
+        failure = verdict(run.exit, state, self.last_lines(run))[1] if run.exit else None
+        return failure or Failure(f"The {noun} ended early.")
 
     def submit(self, run: TaskRun) -> TaskRun:
         """Start ``run`` as soon as its devices are free, after those submitted before it.

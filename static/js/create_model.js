@@ -12,9 +12,9 @@ const PATIENCE_MILLISECONDS = 2000;
 
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
-  * `obtain()` obtains the weights, and returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
+  * `obtain()` obtains the weights, and returns whether they could be. `withForecast` is that of `showPreflight`. `remedies(answer)` returns what to do about warnings as [words, function].
  */
-export function startCreating(form, region, check, job, obtain, remedies) {
+export function startCreating(form, region, check, job, obtain, withForecast, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -54,7 +54,7 @@ export function startCreating(form, region, check, job, obtain, remedies) {
       }),
     );
     const anyway = button('button button-small', 'Train anyway', () => send(answer.id));
-    showConcerns(region, answer, element('div', 'row', ...buttons, anyway));
+    showConcerns(region, answer, element('div', 'row', ...buttons, anyway), withForecast);
     region.hidden = false;
     region.focus();
   }

@@ -3,30 +3,37 @@
 import { element, notice, table } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
+import { forecastNotice } from './node_measurement.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', long: 'warning', bad: 'danger' };
 
-/** Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. */
-export function showPreflight(region, answer) {
-  region.replaceChildren(element('div', 'preflight', ...verdict(answer), ...details(answer)));
+/**
+  * Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. `withForecast(region)` may add
+  * to the forecast of several workers.
+ */
+export function showPreflight(region, answer, withForecast = () => {}) {
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), ...details(answer)));
 }
 
-/** Shows the warnings of a preflight, then `actions`, and all else on request. */
-export function showConcerns(region, answer, actions) {
+/** Shows the warnings of a preflight, then `actions`, and all else on request. See `showPreflight` for `withForecast`. */
+export function showConcerns(region, answer, actions, withForecast) {
   const all = element('details', 'disclosure', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
-  region.replaceChildren(element('div', 'preflight', ...verdict(answer), actions, all));
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), actions, all));
 }
 
-function verdict({ result, warnings = [] }) {
+function verdict({ result, warnings = [] }, withForecast) {
   const said = [];
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, element('p', '', [result.verdict, result.advice].filter(Boolean).join(' ')));
     judged.setAttribute('role', 'status');
     said.push(judged);
   }
-  // Hardly faster than one worker.
-  if (result.workers) said.push(notice(result.workers.speedup < 1.05 ? 'tone-warning' : 'tone-info', result.workers.message));
+  if (result.workers) {
+    const forecast = forecastNotice(result.workers);
+    withForecast(forecast.querySelector('.notice-body'));
+    said.push(forecast);
+  }
   return [...said, ...warnings.map((text) => notice('tone-warning', text))];
 }
 

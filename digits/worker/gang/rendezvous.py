@@ -45,11 +45,13 @@ class Rendezvous:
         """Whether this worker reports events and saves the training."""
         return self.rank == 0
 
-    def exchange(self, name: str, value: str, deadline: float) -> list[str]:
+    def exchange(self, name: str, value: str, deadline: float | None = None) -> list[str]:
         """Publish ``value`` under ``name``, and return the values of all workers by rank.
 
-        Raises PartnerLost if one is missing at the ``deadline`` of `time.monotonic`.
+        Raises PartnerLost if one is missing at the ``deadline`` of `time.monotonic`, by default `DEADLINE_SECONDS` from
+        now.
         """
+        deadline = time.monotonic() + DEADLINE_SECONDS if deadline is None else deadline
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         files.write_bytes(self._folder / f"{self.rank}.{name}", value.encode())
         while True:
@@ -98,10 +100,15 @@ def place() -> str:
         return f"{file.read().strip()} {os.readlink('/proc/self/ns/net')}"
 
 
+def node_name() -> str:
+    """Return the name of this machine, for users, as other machines and the scheduler know it."""
+    return os.environ.get(_NODE_VARIABLE) or socket.gethostname()
+
+
 def address() -> str:
     """Return the address of this machine that other machines can reach."""
     try:
-        host = socket.gethostbyname(os.environ.get(_NODE_VARIABLE) or socket.gethostname())
+        host = socket.gethostbyname(node_name())
     except OSError:
         host = LOOPBACK
     if not host.startswith("127."):

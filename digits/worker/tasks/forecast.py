@@ -1,15 +1,20 @@
-"""How much faster several workers train than one, measured before the training is queued.
+"""How much faster several workers train than one, in words, from what was measured before the training is queued.
 
 Workers that will run on this machine share its cores, so they are run for a few steps. Workers on a cluster have a
-machine each: a step on the share of one worker is measured here, and so is the sum of the gradients over two workers.
+machine each: a step on the share of one worker is measured here, and so is the sum of the gradients over two workers;
+on request, `measure_workers` measures all of that on the nodes.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import humanize
 import msgspec
 
 from digits.core import events, recipe
@@ -22,23 +27,34 @@ from digits.worker.gang import loopback
 SECONDS_FOR_WORKERS = 120.0
 # Closer to the time of one worker than this is no gain.
 LEAST_GAIN = 1.05
+# Bounds that are further apart than this factor are shown in place of one number.
+LARGE_SPREAD = 1.1
+CONFIDENCE = 0.95
 GIGABIT = 1e9 / 8
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The speed of ``workers``, ``speedup`` times that of one; a step takes ``seconds_per_step``."""
+    """The speed of ``workers``, ``speedup`` times that of one; a step takes ``seconds_per_step``.
+
+    The speed-up is known to be from ``low`` to ``high``. ``nodes`` are the names of those on which it was measured,
+    empty for an estimate.
+    """
 
     workers: int
     seconds_per_step: float
     speedup: float
     message: str
+    low: float
+    high: float
+    nodes: tuple[str, ...] = ()
 
 
 def together(workers: int, alone: float, seconds: float) -> Forecast:
     """Compare workers on one machine, whose steps take ``seconds``, with one, whose steps take ``alone``."""
     speedup = alone / seconds
-    return Forecast(workers, seconds, speedup, f"{_words(workers, speedup)}, measured on this machine.")
+    message = f"{_words(workers, speedup)}, measured on this machine."
+    return Forecast(workers, seconds, speedup, message, speedup, speedup)
 
 
 def apart(workers: int, alone: float, computing: float, adding: float, size: int) -> Forecast:
@@ -48,25 +64,76 @@ def apart(workers: int, alone: float, computing: float, adding: float, size: int
     gradients, ``adding`` seconds without a network.
     """
     factor = 2 * (workers - 1) / workers  # of its size that each worker sends
-    speedups = [
+    fast, slow = (
         alone / (computing + max(adding * factor, size * factor / (speed * GIGABIT))) for speed in (10, 1)
-    ]
-    message = f"{_words(workers, speedups[0])} over a network of 10 Gbit/s"
-    if speedups[1] < 0.9 * speedups[0]:
-        message += f" ({speedups[1]:.1f} times with 1 Gbit/s)"
-    return Forecast(
-        workers,
-        alone / speedups[0],
-        speedups[0],
-        f"{message}; steps and sums were measured on this machine.",
     )
+    message = f"{_words(workers, fast)}, if their network has 10 Gbit/s"
+    if slow < 0.9 * fast:
+        message += f" ({slow:.1f} times with 1 Gbit/s)"
+    message += ". This network is assumed; steps and sums were measured on this machine."
+    return Forecast(workers, alone / fast, fast, message, slow, fast)
 
 
-def _words(workers: int, speedup: float) -> str:
+@dataclass(frozen=True)
+class Rounds:
+    """What was measured in turns on ``nodes``, in seconds: steps of one worker, of all workers, and their sums alone.
+
+    A sum adds ``size`` bytes of each worker.
+    """
+
+    alone: Sequence[float]
+    together: Sequence[float]
+    adding: Sequence[float]
+    size: int
+    nodes: Sequence[str]
+
+    def forecast(self) -> Forecast:
+        """Compare the workers with one.
+
+        Both were measured in each round, so what slows a machine down for longer than a round does not change their
+        ratio.
+        """
+        ratios = [one / all_ for one, all_ in zip(self.alone, self.together, strict=True)]
+        speedup, (low, high) = statistics.median(ratios), median_interval(ratios)
+        workers, seconds = len(self.nodes), statistics.median(self.together)
+        adding = min(statistics.median(self.adding), seconds)
+        message = (
+            f"{_words(workers, speedup, low, high)}, measured on {', '.join(dict.fromkeys(self.nodes))}: a step takes "
+            f"{_time(seconds)} instead of {_time(statistics.median(self.alone))}, of which {_time(adding)} to add "
+            f"{humanize.naturalsize(self.size)} of each worker."
+        )
+        return Forecast(workers, seconds, speedup, message, low, high, tuple(self.nodes))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the interval between two of ``values`` that contains the median of their distribution.
+
+    It does so with a probability of `CONFIDENCE`, or of less if there are fewer than six values, whatever the
+    distribution is: the number of values below the median is binomial.
+    """
+    ordered, count = sorted(values), len(values)
+    missed, rank = 0.0, 0  # of the bounds, from both ends
+    while rank + 1 < count - rank:
+        missed += 2 * math.comb(count, rank) / 2**count
+        if missed > 1 - CONFIDENCE:
+            break
+        rank += 1
+    rank = max(0, rank - 1)
+    return ordered[rank], ordered[-1 - rank]
+
+
+def _words(workers: int, speedup: float, low: float = math.inf, high: float = 0.0) -> str:
+    if high > LARGE_SPREAD * low:
+        told = f"{workers} workers: between {low:.1f} and {high:.1f} times as fast as one"
+        return f"{told}, so use one" if high < LEAST_GAIN else told
     if speedup > LEAST_GAIN:
         return f"{workers} workers: about {speedup:.1f} times as fast as one"
     than = "slower than" if speedup < 1 / LEAST_GAIN else "no faster than"
     return f"{workers} workers: {than} one ({speedup:.1f} times as fast), so use one"
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def step_of_workers(checked: recipe.Preflight, task_folder: Path) -> float | str:
@@ -83,7 +150,7 @@ def step_of_workers(checked: recipe.Preflight, task_folder: Path) -> float | str
             if isinstance(event, Failed):
                 return event.message
             if isinstance(event, Finished):
-                return float(event.result["seconds_per_step"])
+                return float(event.result["workers"]["seconds_per_step"])
         return problem
     finally:
         remove_tree(task, ignore_errors=True)

@@ -14,7 +14,6 @@ import math
 import resource
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,13 +29,12 @@ from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.gang import loopback
-from digits.worker.gang.gang import join
 from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.gang.share import bounds
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
-from digits.worker.tasks import forecast
+from digits.worker.tasks import forecast, measure_workers
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
@@ -77,7 +75,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     """
     meeting = Rendezvous(task_folder)
     if meeting.workers > 1:
-        return _measure_workers(recipe, meeting, task_folder, events)
+        return measure_workers.run(recipe, meeting, task_folder, events)
     events.append(Progressed(0.0, doing="Reading the dataset"))
     config, gpus = device_config.configure(recipe, events)
     device_config.check_division(config.batch_size, recipe.workers)
@@ -100,26 +98,6 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
             steps, result["seconds_per_step"], result["seconds_reading"], task_folder
         )
     return result
-
-
-def _measure_workers(
-    recipe: recipes.Preflight, meeting: Rendezvous, task_folder: Path, events: EventLog
-) -> dict[str, Any]:
-    """Take a few steps together with other workers; return the duration of one in seconds, ``seconds_per_step``."""
-    gang = join(meeting)
-    with gang.explained():
-        config, _ = device_config.configure(recipe, events, gang)
-        resources = Resources(recipe, task_folder.parent, events, config, recipe.seed or 0)
-        resources.data.end_claims()
-        with TensorBoardLog(task_folder.parent / "tb", is_silent=True) as board:
-            steps = setup.build(resources, board)
-        gang.take_from_lead(resources.variables)
-        order = itertools.islice(resources.data.order(resources.seed), 1)
-        with contextlib.closing(resources.data.train.stream(order)) as feed:
-            chunk = feed.take(1)
-        _take_step(steps, chunk, 0)
-        seconds = _measure(steps, chunk, lambda seconds: gang.agree(seconds)[0])
-    return {"seconds_per_step": seconds}
 
 
 @dataclass(frozen=True)
@@ -492,10 +470,10 @@ def _take_step(steps: Steps, chunk: Chunk, step: int) -> tuple[dict[str, float],
     return steps.training.summarize(row[0].tolist()), seconds
 
 
-def _measure(steps: Steps, chunk: Chunk, agreed: Callable[[float], float] = lambda seconds: seconds) -> float:
-    """Return the median duration of a few steps, in seconds. Several workers have ``agreed`` on how long it takes."""
+def _measure(steps: Steps, chunk: Chunk) -> float:
+    """Return the median duration of a few steps, in seconds."""
     taken: list[float] = []
-    while len(taken) < MAX_MEASURED_STEPS and agreed(sum(taken)) < MEASURED_SECONDS:
+    while len(taken) < MAX_MEASURED_STEPS and sum(taken) < MEASURED_SECONDS:
         taken.append(_take_step(steps, chunk, len(taken) + 1)[1])
     return float(np.median(taken))
 

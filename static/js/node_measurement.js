@@ -1,0 +1,90 @@
+// Measures the workers of a training on nodes of its cluster, on request, in place of the estimate of a check.
+
+import { button, element, notice } from './element.js';
+import { ahead, duration } from './format.js';
+import { getJson, postForm, request, urlPrefix } from './http.js';
+import { errorBox } from './trace.js';
+
+const ASK_MILLISECONDS = 1000;
+
+const address = (rest) => `${urlPrefix}/models/measurements${rest}`;
+
+/**
+  * Returns functions: `offer(region)` adds a button to `region`, which contains the estimate, and replaces its content by
+  * the measurement; `stop()` cancels the measurement, also in the queue of the cluster.
+ */
+export function startNodeMeasurement(form) {
+  // The measurement that has not ended: {id}, or {} until the server has named it.
+  let current = null;
+
+  const isOnCluster = () => (form.elements.compute_target?.value ?? 'local') !== 'local';
+
+  function offer(region) {
+    if (!isOnCluster()) return;
+    const help = element('span', 'help', 'A short job compares the workers with one over the real network.');
+    region.append(element('div', 'row', button('button button-small', 'Measure on the nodes', () => measure(region)), help));
+  }
+
+  async function measure(region) {
+    stop();
+    const mine = (current = {});
+    const estimate = [...region.childNodes];
+    const restore = () => region.replaceChildren(...estimate);
+    const words = element('p', { role: 'status' }, 'Submitting the measurement…');
+    const seconds = element('span', { class: 'number muted', 'aria-hidden': 'true' });
+    const cancel = button('button button-small', 'Cancel', () => {
+      stop();
+      restore();
+      region.querySelector('button')?.focus();
+    });
+    region.replaceChildren(words, element('div', 'row', cancel, seconds));
+    cancel.focus();
+    try {
+      let state = await postForm(address(''), new FormData(form));
+      mine.id = state.id;
+      if (mine !== current) return cancelOnServer(mine.id);
+      while (state.state === 'waiting' || state.state === 'running') {
+        if (stageOf(state) !== words.textContent) words.textContent = stageOf(state);
+        seconds.textContent = duration(state.seconds);
+        await new Promise((resolve) => setTimeout(resolve, ASK_MILLISECONDS));
+        if (mine !== current) return undefined;
+        state = await getJson(address(`/${mine.id}`));
+      }
+      if (mine !== current) return undefined;
+      current = null;
+      if (state.workers) return region.replaceWith(forecastNotice(state.workers));
+      restore();
+      if (state.error) region.append(errorBox(state.error));
+    } catch (error) {
+      if (mine !== current) return undefined;
+      stop();
+      restore();
+      region.append(errorBox(error));
+    }
+    return undefined;
+  }
+
+  function stop() {
+    const { id } = current ?? {};
+    current = null;
+    if (id) cancelOnServer(id);
+  }
+
+  window.addEventListener('pagehide', stop);
+  form.addEventListener('submit', stop);
+  return { offer, stop };
+}
+
+// The request survives the page.
+const cancelOnServer = (id) => void request(address(`/${id}/cancel`), { method: 'POST', keepalive: true }).catch(() => {});
+
+/** A notice with a forecast: a warning if the workers are hardly faster than one. */
+export function forecastNotice({ message, speedup }) {
+  return notice(speedup < 1.05 ? 'tone-warning' : 'tone-info', element('p', '', message));
+}
+
+function stageOf({ state, doing, waiting_at: at, waiting_for: reason, expected_start: start, nodes }) {
+  if (state === 'running') return `${doing || 'Starting'}${nodes && ` on ${nodes}`}…`;
+  if (!reason) return 'Submitting the measurement…';
+  return `Waiting at ${at} because ${reason}${start ? `; expected to start ${ahead(start)}` : ''}`;
+}
