@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -20,7 +20,9 @@ import pytest
 
 PROGRAMS = ("munged", "slurmctld", "slurmd")
 PACKAGES = "slurmctld slurmd slurm-client munge"
-NODES = ("n1", "n2")
+NODE = (
+    "NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=2 RealMemory=4000 State=UNKNOWN"
+)
 PATIENCE_SECONDS = 60.0
 
 # slurmd must be able to resume a job at once: credentials of the previous attempt expire within a second.
@@ -59,8 +61,7 @@ KillWait=2
 MinJobAge=300
 SlurmdParameters=config_overrides
 {extra}
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={n1} CPUs=2 RealMemory=4000 State=UNKNOWN
-NodeName=n2 NodeHostname={host} NodeAddr=127.0.0.1 Port={n2} CPUs=2 RealMemory=4000 State=UNKNOWN
+{nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
 PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
@@ -75,11 +76,13 @@ def missing_programs() -> list[str]:
 class SlurmCluster:
     """The cluster, with its files in ``folder``. As a context, it is stopped at the end, with all of its jobs.
 
-    ``environment`` contains the variables of a program that uses it.
+    Its nodes are ``n1``, ``n2`` and so on; each may use one of the ``cores`` of this machine, in turn, or all of them
+    by default. ``environment`` contains the variables of a program that uses it.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, nodes: int = 2, cores: Sequence[int] = ()) -> None:
+        self.folder, self._cores = folder, cores
+        self.nodes = [f"n{number}" for number in range(1, nodes + 1)]
         self.processes: dict[str, psutil.Process] = {}
         self.environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
         for name in ("state", "spool", "munge"):
@@ -87,14 +90,20 @@ class SlurmCluster:
         key = folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
-        self._ports = dict(zip(("controller", *NODES), _free_ports(3), strict=True))
+        self._ports = dict(zip(("controller", *self.nodes), _free_ports(nodes + 1), strict=True))
         self.configure()
 
     def configure(self, extra: str = "") -> None:
         """Write the configuration with ``extra`` lines, which the controller reads at its start."""
         host = socket.gethostname().partition(".")[0]
+        nodes = [NODE.format(name=name, host=host, port=self._ports[name]) for name in self.nodes]
         text = CONFIGURATION.format(
-            folder=self.folder, host=host, user=getpass.getuser(), extra=extra, **self._ports
+            folder=self.folder,
+            host=host,
+            user=getpass.getuser(),
+            controller=self._ports["controller"],
+            extra=extra,
+            nodes="\n".join(nodes),
         )
         (self.folder / "slurm.conf").write_text(text)
 
@@ -110,9 +119,9 @@ class SlurmCluster:
             f"--socket={munge}/socket",
         )
         self.start_controller()
-        for name in NODES:
+        for name in self.nodes:
             self.start_node(name)
-        self.wait(lambda: self.states() == ["idle", "idle"])
+        self.wait(lambda: self.states() == ["idle"] * len(self.nodes))
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -135,7 +144,9 @@ class SlurmCluster:
         self.wait(lambda: self.run("scontrol", "ping", check=False).count("is UP"))
 
     def start_node(self, name: str) -> None:
-        self._start(name, "slurmd", "-f", self.environment["SLURM_CONF"], "-N", name)
+        number = self.nodes.index(name)
+        cores = {self._cores[number % len(self._cores)]} if self._cores else None
+        self._start(name, "slurmd", "-f", self.environment["SLURM_CONF"], "-N", name, cores=cores)
 
     def restart_controller(self, extra: str = "") -> None:
         """Restart the controller with other settings."""
@@ -165,10 +176,10 @@ class SlurmCluster:
         """Start what is not running, and put drained nodes back into service."""
         if not self.is_running("controller"):
             self.start_controller()
-        for name in NODES:
+        for name in self.nodes:
             if not self.is_running(name):
                 self.start_node(name)
-        for name in NODES:
+        for name in self.nodes:
             self.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
 
     def is_running(self, name: str) -> bool:
@@ -236,15 +247,15 @@ class SlurmCluster:
                 parts.append(f"{process.pid} of {process.ppid()}, {process.status()}: {words}\n    {stack}")
         return "\n".join(parts)
 
-    def _start(self, name: str, program: str, *arguments: str) -> None:
-        """Start a daemon, which detaches itself, and wait until it has written its process id."""
+    def _start(self, name: str, program: str, *arguments: str, cores: set[int] | None = None) -> None:
+        """Start a daemon on ``cores``, which detaches itself, and wait until it has written its process id."""
         path = shutil.which(program, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
         assert path is not None
         pid_file = self.folder / f"{name}.pid"
         pid_file.unlink(missing_ok=True)
         with open(self.folder / f"{name}.log", "ab") as log:
             subprocess.run(
-                [path, *arguments],
+                [*(["taskset", "--cpu-list", ",".join(map(str, cores))] if cores else []), path, *arguments],
                 env=self.environment,
                 stdout=log,
                 stderr=log,

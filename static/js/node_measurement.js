@@ -27,6 +27,7 @@ export function startNodeMeasurement(form) {
 
   async function measure(region) {
     stop();
+    region.querySelector('[role="alert"]')?.remove(); // of an earlier measurement
     const mine = (current = {});
     const estimate = [...region.childNodes];
     const restore = () => region.replaceChildren(...estimate);

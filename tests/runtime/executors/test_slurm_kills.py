@@ -29,7 +29,7 @@ from tests.runtime.executors.test_slurm import SlurmServer
 from tests.runtime.executors.test_slurm_training import ON_SLURM, rows, weights
 from tests.runtime.toy_jobs import ToyJob
 from tests.site import bars
-from tests.slurm_cluster import NODES, SlurmCluster, open_cluster
+from tests.slurm_cluster import SlurmCluster, open_cluster
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.nightly, pytest.mark.slow]
@@ -196,7 +196,7 @@ class Victims:
             gevent.sleep(self.chance.uniform(0, 2))
             self.cluster.start_controller()
         elif victim == "node":
-            name = self.chance.choice(NODES)
+            name = self.chance.choice(self.cluster.nodes)
             self.cluster.kill_node(name)
             gevent.sleep(self.chance.uniform(0, 2))
             self.cluster.start_node(name)
