@@ -112,7 +112,9 @@ class Measurements:
             folder=task_folder,
             request=structs.replace(request, pool=POOL, compute=compute),
             holder=short_tasks.PREFLIGHT,
-            prepare=partial(short_tasks.prepare, task_folder, structs.replace(recipe, workers=1), task),
+            prepare=partial(
+                short_tasks.prepare, task_folder, structs.replace(recipe, workers=1, apart=True), task
+            ),
             follow=self._follow,
             seconds=60.0 * MAX_MINUTES,
             poll_seconds=POLL_SECONDS,

@@ -12,9 +12,9 @@ const PATIENCE_MILLISECONDS = 2000;
 
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
-  * `obtain()` obtains the weights, and returns whether they could be. `withForecast` is that of `showPreflight`. `remedies(answer)` returns what to do about warnings as [words, function].
+  * `obtain()` obtains the weights, and returns whether they could be. `nodes` measures workers. `remedies(answer)` returns what to do about warnings as [words, function].
  */
-export function startCreating(form, region, check, job, obtain, withForecast, remedies) {
+export function startCreating(form, region, check, job, obtain, nodes, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -30,7 +30,7 @@ export function startCreating(form, region, check, job, obtain, withForecast, re
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);
     const { answer, error } = await check();
     clearTimeout(offer);
-    if (answer && HARMLESS.includes(answer.result.verdict_level) && !answer.warnings?.length) return send(answer.id);
+    if (answer && isHarmless(answer)) return send(answer.id);
     if (CANNOT_CHECK.includes(error?.status)) return send();
     unchecked.hidden = !error || Boolean(error.errors); // invalid fields would be rejected anyway
     job.free();
@@ -39,22 +39,30 @@ export function startCreating(form, region, check, job, obtain, withForecast, re
   // The warnings are about the settings that were checked.
   for (const type of ['input', 'change']) {
     form.addEventListener(type, ({ target }) => {
-      if (target.name !== 'model_name' && region.getAttribute('aria-busy') !== 'true') region.hidden = true;
+      if (target.name !== 'model_name' && region.getAttribute('aria-busy') !== 'true') hide();
     });
   }
   unchecked.addEventListener('click', () => form.reportValidity() && send());
+
+  const isHarmless = ({ result, warnings }) =>
+    HARMLESS.includes(result.verdict_level) && !warnings?.length && (result.workers?.is_faster ?? true);
+
+  function hide() {
+    if (!region.hidden) nodes.stop(); // its measurement is for other settings
+    region.hidden = true;
+  }
 
   /** Shows the warnings in `answer` with the remedies. */
   function concern(answer) {
     const buttons = remedies(answer).map(([words, act]) =>
       button('button button-small', words, () => {
         act();
-        region.hidden = true;
+        hide();
         form.querySelector('[type="submit"]').focus();
       }),
     );
     const anyway = button('button button-small', 'Train anyway', () => send(answer.id));
-    showConcerns(region, answer, element('div', 'row', ...buttons, anyway), withForecast);
+    showConcerns(region, answer, element('div', 'row', ...buttons, anyway), nodes.offer);
     region.hidden = false;
     region.focus();
   }

@@ -143,7 +143,7 @@ function start() {
   const nodes = startNodeMeasurement(form);
   const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed, nodes });
   const job = startCreatingJob(form, { memory, focus });
-  startCreating(form, beforeTraining, check, job, weights.obtain, nodes.offer, (answer) => {
+  startCreating(form, beforeTraining, check, job, weights.obtain, nodes, (answer) => {
     const advice = recommendation.advice();
     const fields = (answer.remedies ?? []).map(({ words, fields: values }) => [words, () => fill(form, values)]);
     return [...(advice ? [[`${advice} instead`, recommendation.restore]] : []), ...fields];

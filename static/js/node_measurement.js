@@ -10,17 +10,18 @@ const ASK_MILLISECONDS = 1000;
 const address = (rest) => `${urlPrefix}/models/measurements${rest}`;
 
 /**
-  * Returns functions: `offer(region)` adds a button to `region`, which contains the estimate, and replaces its content by
-  * the measurement; `stop()` cancels the measurement, also in the queue of the cluster.
+  * Returns functions: `offer(region)` adds a button to `region`, the inside of the notice with the estimate, which the
+  * result replaces; `stop()` cancels the measurement, also in the queue of the cluster.
  */
 export function startNodeMeasurement(form) {
-  // The measurement that has not ended: {id}, or {} until the server has named it.
+  // The measurement that has not ended: {id, restore}, without `id` until the server has named it.
   let current = null;
 
   const isOnCluster = () => (form.elements.compute_target?.value ?? 'local') !== 'local';
 
   function offer(region) {
     if (!isOnCluster()) return;
+    region.classList.add('stack', 'stack-tight');
     const help = element('span', 'help', 'A short job compares the workers with one over the real network.');
     region.append(element('div', 'row', button('button button-small', 'Measure on the nodes', () => measure(region)), help));
   }
@@ -28,14 +29,12 @@ export function startNodeMeasurement(form) {
   async function measure(region) {
     stop();
     region.querySelector('[role="alert"]')?.remove(); // of an earlier measurement
-    const mine = (current = {});
     const estimate = [...region.childNodes];
-    const restore = () => region.replaceChildren(...estimate);
+    const mine = (current = { restore: () => region.replaceChildren(...estimate) });
     const words = element('p', { role: 'status' }, 'Submitting the measurement…');
     const seconds = element('span', { class: 'number muted', 'aria-hidden': 'true' });
     const cancel = button('button button-small', 'Cancel', () => {
       stop();
-      restore();
       region.querySelector('button')?.focus();
     });
     region.replaceChildren(words, element('div', 'row', cancel, seconds));
@@ -53,22 +52,22 @@ export function startNodeMeasurement(form) {
       }
       if (mine !== current) return undefined;
       current = null;
-      if (state.workers) return region.replaceWith(forecastNotice(state.workers));
-      restore();
+      if (state.workers) return region.parentElement.replaceWith(forecastNotice(state.workers));
+      mine.restore();
       if (state.error) region.append(errorBox(state.error));
     } catch (error) {
       if (mine !== current) return undefined;
       stop();
-      restore();
       region.append(errorBox(error));
     }
     return undefined;
   }
 
   function stop() {
-    const { id } = current ?? {};
+    const stopped = current;
     current = null;
-    if (id) cancelOnServer(id);
+    stopped?.restore();
+    if (stopped?.id) cancelOnServer(stopped.id);
   }
 
   window.addEventListener('pagehide', stop);
@@ -80,8 +79,8 @@ export function startNodeMeasurement(form) {
 const cancelOnServer = (id) => void request(address(`/${id}/cancel`), { method: 'POST', keepalive: true }).catch(() => {});
 
 /** A notice with a forecast: a warning if the workers are hardly faster than one. */
-export function forecastNotice({ message, speedup }) {
-  return notice(speedup < 1.05 ? 'tone-warning' : 'tone-info', element('p', '', message));
+export function forecastNotice({ message, is_faster: isFaster = true }) {
+  return notice(isFaster ? 'tone-info' : 'tone-warning', element('p', '', message));
 }
 
 function stageOf({ state, doing, waiting_at: at, waiting_for: reason, expected_start: start, nodes }) {

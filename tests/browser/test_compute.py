@@ -133,9 +133,11 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     estimate = {
         "workers": 2,
         "speedup": 0.8,
+        "is_faster": False,
         "message": "2 workers: slower than one. This network is assumed.",
     }
-    checked = PASSED | {"result": PASSED["result"] | {"workers": estimate}}
+    remedy = {"words": "Use one worker", "fields": {"compute_workers": "1"}}
+    checked = PASSED | {"result": PASSED["result"] | {"workers": estimate}, "remedies": [remedy]}
     page.route("**/models/preflight", lambda route: route.fulfill(json=checked))
     page.goto(f"/models/images/classification/new?dataset={bars_dataset}")
     customize(page)
@@ -172,13 +174,25 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     wait_until(lambda: len(measurements(server)) == 1)
     folder = task_of(server)
     words = "2 workers: about 1.9 times as fast as one, measured on n1, n2."
-    play(folder, event="finished", result={"workers": estimate | {"speedup": 1.9, "message": words}})
+    play(folder, event="finished", result={"workers": estimate | {"is_faster": True, "message": words}})
     (folder / RESULT_FILE).write_text("0")
     expect(result).to_contain_text(words)
     expect(measure).to_have_count(0)
     check_accessibility(page, SCHEMES)
 
-    # Leaving the page removes a measurement from the queue.
+    # Train and leaving the page remove a measurement from the queue.
+    check.click()
+    measure.click()
+    expect(result).to_contain_text("Waiting at Slurm")
+    page.get_by_role("button", name="Train", exact=True).click()
+    wait_until(lambda: not measurements(server))
+    before = page.get_by_role("region", name="Check before the training")
+    before.get_by_role("button", name="Measure on the nodes").click()
+    expect(before).to_contain_text("Waiting at Slurm")
+    before.get_by_role("button", name="Use one worker").click()
+    expect(compute.get_by_label("Workers")).to_have_value("1")
+    wait_until(lambda: not measurements(server))
+    compute.get_by_label("Workers").fill("2")
     check.click()
     measure.click()
     expect(result).to_contain_text("Waiting at Slurm")

@@ -305,12 +305,16 @@ def _probe_of(fields: Mapping[str, str]) -> str:
 
 
 def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:
-    """Return changes of the form that shorten a training that takes long."""
+    """Return changes of the form that shorten a training that takes long, or whose workers are no faster than one."""
     seconds, heads = result.get("seconds_total"), training.fine_tune.head_epochs if training.fine_tune else 0
-    if result["verdict_level"] == "good" or not seconds or seconds <= LONG_SECONDS:
-        return []
-    epochs = int(training.epochs * LONG_SECONDS / seconds)
-    return [Remedy(f"Train {epochs} epochs instead", {"train_epochs": str(epochs)})] if epochs > heads else []
+    found = []
+    if "workers" in result and not result["workers"]["is_faster"]:
+        found.append(Remedy("Use one worker", {"compute_workers": "1"}))
+    if result["verdict_level"] != "good" and seconds and seconds > LONG_SECONDS:
+        epochs = int(training.epochs * LONG_SECONDS / seconds)
+        if epochs > heads:
+            found.append(Remedy(f"Train {epochs} epochs instead", {"train_epochs": str(epochs)}))
+    return found
 
 
 def _preview_failed(preview: ShortTaskResult) -> AnyResponse:

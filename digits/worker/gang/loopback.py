@@ -12,13 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from digits.core.task import RANK_VARIABLE, WORKERS_VARIABLE
+from digits.worker.failure import PartnerLost
 from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.gang.ring import connect
 
@@ -36,13 +38,16 @@ def measure_sum(size: int) -> float:
             return _sums(Rendezvous(Path(folder), rank=0, workers=2), size, REPETITIONS)
 
 
-def run_workers(task_folder: Path, workers: int, seconds: float) -> str:
+def run_workers(task_folder: Path, workers: int, seconds: float, step_of_one: Callable[[], float]) -> str:
     """Run the task in ``task_folder`` by several workers; return why that failed, empty if it did not.
 
-    They are ended after ``seconds``.
+    They are ended after ``seconds``. When the first one calls the function of `ask_parent`, ``step_of_one`` is called
+    in a thread of this process.
     """
     command = [sys.executable, "-P", "-m", "digits.worker", str(task_folder)]
+    answers = threading.Thread(target=_answer, args=(_turns(task_folder, 0), step_of_one), daemon=True)
     with _running([command] * workers, first_rank=0, workers=workers) as processes:
+        answers.start()
         deadline = time.monotonic() + seconds
         for process in processes:
             try:
@@ -52,6 +57,30 @@ def run_workers(task_folder: Path, workers: int, seconds: float) -> str:
             if code:
                 return f"one ended with exit code {code}"
     return ""
+
+
+def ask_parent(task_folder: Path) -> Callable[[], float]:
+    """Return a function with which the first of the workers of `run_workers` calls ``step_of_one`` in its parent."""
+    ring = connect(_turns(task_folder, 1))
+
+    def ask() -> float:
+        ring.reduce(np.zeros(1))  # it is the parent's turn
+        return float(ring.reduce(np.zeros(1))[0])
+
+    return ask
+
+
+def _answer(meeting: Rendezvous, step_of_one: Callable[[], float]) -> None:
+    """Answer the calls of a worker until it ends."""
+    with contextlib.suppress(OSError, PartnerLost):
+        ring = connect(meeting)
+        while True:
+            ring.reduce(np.zeros(1))
+            ring.reduce(np.array([step_of_one()]))
+
+
+def _turns(task_folder: Path, rank: int) -> Rendezvous:
+    return Rendezvous(task_folder / "turns", rank, workers=2)
 
 
 @contextlib.contextmanager

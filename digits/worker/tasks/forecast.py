@@ -1,8 +1,8 @@
 """How much faster several workers train than one, in words, from what was measured before the training is queued.
 
-Workers that will run on this machine share its cores, so they are run for a few steps. Workers on a cluster have a
-machine each: a step on the share of one worker is measured here, and so is the sum of the gradients over two workers;
-on request, `measure_workers` measures all of that on the nodes.
+`measure_workers` runs workers that will share this machine. Workers on a cluster have a machine each: a step on the
+share of one worker is measured here, and so is the sum of the gradients over two workers, unless the user requests that
+`measure_workers` runs on the nodes.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 import statistics
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import humanize
 import msgspec
@@ -37,8 +38,8 @@ GIGABIT = 1e9 / 8
 class Forecast:
     """The speed of ``workers``, ``speedup`` times that of one; a step takes ``seconds_per_step``.
 
-    The speed-up is known to be from ``low`` to ``high``. ``nodes`` are the names of those on which it was measured,
-    empty for an estimate.
+    The speed-up is known to be from ``low`` to ``high``. The workers are ``is_faster`` unless one trains about as fast.
+    ``nodes`` are the names of those on which it was measured, empty for an estimate.
     """
 
     workers: int
@@ -48,13 +49,10 @@ class Forecast:
     low: float
     high: float
     nodes: tuple[str, ...] = ()
+    is_faster: bool = field(init=False)
 
-
-def together(workers: int, alone: float, seconds: float) -> Forecast:
-    """Compare workers on one machine, whose steps take ``seconds``, with one, whose steps take ``alone``."""
-    speedup = alone / seconds
-    message = f"{_words(workers, speedup)}, measured on this machine."
-    return Forecast(workers, seconds, speedup, message, speedup, speedup)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_faster", self.speedup > LEAST_GAIN)
 
 
 def apart(workers: int, alone: float, computing: float, adding: float, size: int) -> Forecast:
@@ -76,11 +74,12 @@ def apart(workers: int, alone: float, computing: float, adding: float, size: int
 
 @dataclass(frozen=True)
 class Rounds:
-    """What was measured in turns on ``nodes``, in seconds: steps of one worker, of all workers, and their sums alone.
+    """What was measured in turns, in seconds: steps of one worker, of all ``workers``, and their sums alone.
 
-    A sum adds ``size`` bytes of each worker.
+    A sum adds ``size`` bytes of each worker. The workers are on ``nodes``, or without any on this machine.
     """
 
+    workers: int
     alone: Sequence[float]
     together: Sequence[float]
     adding: Sequence[float]
@@ -95,14 +94,14 @@ class Rounds:
         """
         ratios = [one / all_ for one, all_ in zip(self.alone, self.together, strict=True)]
         speedup, (low, high) = statistics.median(ratios), median_interval(ratios)
-        workers, seconds = len(self.nodes), statistics.median(self.together)
+        seconds, place = statistics.median(self.together), ", ".join(self.nodes) or "this machine"
         adding = min(statistics.median(self.adding), seconds)
         message = (
-            f"{_words(workers, speedup, low, high)}, measured on {', '.join(dict.fromkeys(self.nodes))}: a step takes "
+            f"{_words(self.workers, speedup, low, high)}, measured on {place}: a step takes "
             f"{_time(seconds)} instead of {_time(statistics.median(self.alone))}, of which {_time(adding)} to add "
             f"{humanize.naturalsize(self.size)} of each worker."
         )
-        return Forecast(workers, seconds, speedup, message, low, high, tuple(self.nodes))
+        return Forecast(self.workers, seconds, speedup, message, low, high, tuple(self.nodes))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -125,7 +124,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 def _words(workers: int, speedup: float, low: float = math.inf, high: float = 0.0) -> str:
     if high > LARGE_SPREAD * low:
         told = f"{workers} workers: between {low:.1f} and {high:.1f} times as fast as one"
-        return f"{told}, so use one" if high < LEAST_GAIN else told
+        return told if speedup > LEAST_GAIN else f"{told}, so use one"
     if speedup > LEAST_GAIN:
         return f"{workers} workers: about {speedup:.1f} times as fast as one"
     than = "slower than" if speedup < 1 / LEAST_GAIN else "no faster than"
@@ -136,8 +135,13 @@ def _time(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def step_of_workers(checked: recipe.Preflight, task_folder: Path) -> float | str:
-    """Return the time of a step of the workers on this machine in seconds, or why it could not be measured."""
+def of_this_machine(
+    checked: recipe.Preflight, task_folder: Path, step_of_one: Callable[[], float]
+) -> dict[str, Any] | str:
+    """Return the `Forecast` of the workers on this machine, or why they could not be measured.
+
+    ``step_of_one`` takes steps of one worker, with all cores, and returns the seconds of each.
+    """
     cores = len(os.sched_getaffinity(0))
     if checked.workers > cores:
         return f"this machine has {count_of(cores, 'core')}, and each worker needs one."
@@ -145,12 +149,12 @@ def step_of_workers(checked: recipe.Preflight, task_folder: Path) -> float | str
     task.mkdir()
     msgspec.structs.replace(checked, workers=1).save(task)
     try:
-        problem = loopback.run_workers(task, checked.workers, SECONDS_FOR_WORKERS)
+        problem = loopback.run_workers(task, checked.workers, SECONDS_FOR_WORKERS, step_of_one)
         for event in events.read(task / EVENTS_FILE)[0]:
             if isinstance(event, Failed):
                 return event.message
             if isinstance(event, Finished):
-                return float(event.result["workers"]["seconds_per_step"])
+                return dict(event.result["workers"])
         return problem
     finally:
         remove_tree(task, ignore_errors=True)

@@ -1,7 +1,8 @@
 """Compare the steps of several workers with those of one, by the workers themselves, where they run.
 
 In each round, the first worker takes steps of the whole batches by itself while the others wait, and then all of them
-take steps together, as in the training: with its threads, its share of each batch, and its sums over the network.
+take steps together, as in the training: with its threads, its share of each batch, and its sums over the network. On
+this machine, the workers divide its cores, so the process that has started them takes the steps of one.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,8 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed
+from digits.worker.failure import PartnerLost
+from digits.worker.gang import loopback
 from digits.worker.gang.gang import ALONE, Gang, join
 from digits.worker.gang.rendezvous import Rendezvous, node_name
 from digits.worker.gang.share import Share
@@ -38,6 +42,8 @@ from digits.worker.training.step.training_step import TrainingStep
 # Time to repeat rounds, in seconds, unless they are too few; and the time after which they suffice in any case.
 MEASURED_SECONDS, MAX_SECONDS = 10.0, 60.0
 MIN_ROUNDS, MAX_ROUNDS = 7, 40
+# The same without a limit for the comparison of two functions, which takes less time.
+COMPARED_SECONDS, MIN_COMPARISONS = 2.0, 3
 # Calls before the first round, which adapt the number of steps per call and fill the caches.
 WARM_UP_CALLS = 3
 
@@ -49,6 +55,18 @@ def run(
 
     Raises UserFault and PartnerLost, or whatever the user's network raises.
     """
+    try:
+        return _measure(recipe, meeting, task_folder, events)
+    except PartnerLost as error:
+        hint = (
+            "Check that the nodes see the jobs folder and reach each other at any port, then measure again."
+        )
+        raise PartnerLost(error.message, hint) from None
+
+
+def _measure(
+    recipe: recipes.Preflight, meeting: Rendezvous, task_folder: Path, events: EventLog
+) -> dict[str, Any]:
     events.append(Progressed(0.0, doing=f"Waiting for {meeting.workers} workers"))
     nodes = meeting.exchange("node", node_name())
     gang = join(meeting)
@@ -66,12 +84,16 @@ def run(
         config = dataclasses.replace(config, compiled=steps.training.is_compiled)
         share = config.share(bool(recipe.augment.mixup or recipe.augment.cutmix))
         assert share is not None
-        with _feed(resources, None) as all_records, _feed(resources, share) as some_records:
-            alone = _Calls(resources, steps, steps.training, all_records)
-            shared = _Calls(resources, steps, _shared_function(resources, steps, config, share), some_records)
+        with feed(resources) as all_records, feed(resources, share) as some_records:
+            alone: Callable[[], float] = Calls(resources, steps, steps.training, all_records).call
+            if not recipe.apart and gang.is_lead:
+                alone = loopback.ask_parent(task_folder)
+            shared = Calls(resources, steps, _shared_function(resources, steps, config, share), some_records)
             gang.take_from_lead(resources.variables)
             events.append(Progressed(0.5, doing=f"Measuring {gang.workers} workers"))
-            found = _Rounds(gang, alone, shared, resources, config.averaging_interval).measure(nodes)
+            found = _Rounds(gang, alone, shared, config.averaging_interval).measure(
+                nodes if recipe.apart else []
+            )
     return {"workers": asdict(found.forecast())}
 
 
@@ -91,7 +113,7 @@ def _shared_function(
     )
 
 
-class _Repeated:
+class Repeated:
     """A feed of one batch, again and again, like one of images that are cached in memory."""
 
     def __init__(self, batch: Chunk) -> None:
@@ -102,30 +124,39 @@ class _Repeated:
 
 
 @contextlib.contextmanager
-def _feed(resources: Resources, share: Share | None) -> Iterator[feeds.Feed | _Repeated]:
+def feed(resources: Resources, share: Share | None = None) -> Iterator[feeds.Feed | Repeated]:
     """Feed batches, or the ``share`` of a worker in each, in the way of the training."""
     data = resources.data
     order = (records[share.positions] if share else records for records in data.order(resources.seed))
     is_resident = data.train.is_resident
-    with contextlib.closing(data.train.stream(itertools.islice(order, 1) if is_resident else order)) as feed:
-        yield _Repeated(feed.take(1)) if is_resident else feed
+    with contextlib.closing(
+        data.train.stream(itertools.islice(order, 1) if is_resident else order)
+    ) as stream:
+        yield Repeated(stream.take(1)) if is_resident else stream
 
 
 @dataclass
-class _Calls:
+class Calls:
     """Calls of a step ``function`` with what is in a ``feed``."""
 
     resources: Resources
     steps: Steps
     function: StepFunction
-    feed: feeds.Feed | _Repeated
+    feed: feeds.Feed | Repeated
 
     def __post_init__(self) -> None:
         self.pace = Pace(self.resources.max_steps_per_call)
         self._done = 0
 
-    def take(self, count: int) -> float:
-        """Take ``count`` steps in one call; return the seconds of each."""
+    @property
+    def trained(self) -> list[tf.Variable]:
+        """The variables that the steps train."""
+        names = self.function.traced.trained
+        return [item for name, item in self.resources.store.variables.items() if name in names]
+
+    def call(self, count: int = 0) -> float:
+        """Take ``count`` steps, by default as many as a training would in one call; return the seconds of each."""
+        count = count or self.pace.steps
         rates = [self.steps.learning_rate.at(0)] * count
         began = time.perf_counter()
         chunk = self.feed.take(count)
@@ -137,16 +168,28 @@ class _Calls:
         return seconds / count
 
 
+def compare(one: Calls, other: Calls) -> float:
+    """Return how long a step of ``one`` takes as a multiple of one of ``other``, measured in turns."""
+    ratios: list[float] = []
+    for _ in range(WARM_UP_CALLS):
+        one.call()
+        other.call()
+    began = time.monotonic()
+    while len(ratios) < MIN_COMPARISONS or time.monotonic() - began < COMPARED_SECONDS:
+        ratios.append(one.call() / other.call())
+    return statistics.median(ratios)
+
+
 class _Rounds:
     """Rounds in which the lead takes steps ``alone``, and then all workers ``shared`` ones."""
 
     def __init__(
-        self, gang: Gang, alone: _Calls, shared: _Calls, resources: Resources, averaging_interval: int
+        self, gang: Gang, alone: Callable[[], float], shared: Calls, averaging_interval: int
     ) -> None:
         self._gang, self._alone, self._shared = gang, alone, shared
         self._interval = averaging_interval
         # Workers that average seldom exchange all variables, others the gradients in each step.
-        variables = resources.variables.values() if averaging_interval > 1 else _trained(resources, alone)
+        variables = shared.resources.variables.values() if averaging_interval > 1 else shared.trained
         self._message = np.zeros(sum(item.shape.num_elements() for item in variables), np.float32)
 
     def measure(self, nodes: list[str]) -> Rounds:
@@ -158,7 +201,7 @@ class _Rounds:
         while self._gang.agree(self._is_to_go_on(len(found), time.monotonic() - began))[0]:
             found.append(self._round())
         alone, together, adding = zip(*found, strict=True)
-        return Rounds(alone, together, adding, self._message.nbytes, nodes)
+        return Rounds(self._gang.workers, alone, together, adding, self._message.nbytes, nodes)
 
     def _is_to_go_on(self, rounds: int, seconds: float) -> bool:
         if rounds >= MAX_ROUNDS or (seconds > MAX_SECONDS and rounds):
@@ -168,18 +211,13 @@ class _Rounds:
     def _round(self) -> tuple[float, float, float]:
         """Return the seconds of a step of one worker, of a step of all, and of a sum."""
         gang = self._gang
-        alone = self._alone.take(self._alone.pace.steps) if gang.is_lead else 0.0
+        alone = self._alone() if gang.is_lead else 0.0
         steps = (
             self._shared.pace.steps if self._interval == 1 else min(self._shared.pace.steps, self._interval)
         )
         count = int(gang.agree(steps if gang.is_lead else 0)[0])
-        together = self._shared.take(count)
+        together = self._shared.call(count)
         began = time.perf_counter()
         gang.reduce(self._message)
         adding = (time.perf_counter() - began) / self._interval
         return alone, together + (adding if self._interval > 1 else 0.0), adding
-
-
-def _trained(resources: Resources, calls: _Calls) -> list[tf.Variable]:
-    trained = calls.function.traced.trained
-    return [item for name, item in resources.store.variables.items() if name in trained]

@@ -14,6 +14,7 @@ import math
 import resource
 import secrets
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
 from digits.worker.tasks import forecast, measure_workers
+from digits.worker.tasks.measure_workers import Calls, Repeated, compare, feed
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
@@ -94,9 +96,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     result = preflight.result(steps)
     if recipe.workers > 1:
         events.append(Progressed(0.8, doing=f"Measuring {recipe.workers} workers"))
-        result |= preflight.forecast(
-            steps, result["seconds_per_step"], result["seconds_reading"], task_folder
-        )
+        result |= preflight.forecast(steps, result, task_folder)
     return result
 
 
@@ -245,33 +245,36 @@ class _Preflight:
         }
         return for_browser(result)
 
-    def forecast(self, steps: Steps, alone: float, reading: float, task_folder: Path) -> dict[str, Any]:
-        """Forecast the speed of the recipe's workers against one, whose steps take ``alone`` seconds.
+    def forecast(self, steps: Steps, of_one: Mapping[str, Any], task_folder: Path) -> dict[str, Any]:
+        """Forecast the speed of the recipe's workers compared with that ``of_one`` worker, the result of `result`.
 
-        Reading a batch takes ``reading`` seconds. Returns `forecast.Forecast` as ``workers``, or nothing if the workers
-        could not be run, which is then a warning.
+        Returns `forecast.Forecast` as ``workers``, or nothing if the workers could not be run, which is then a warning.
         """
-        recipe = self._recipe
+        recipe, alone = self._recipe, of_one["seconds_per_step"]
         if not recipe.apart:
-            seconds = forecast.step_of_workers(recipe, task_folder)
-            if isinstance(seconds, str):
-                message = f"The speed of {recipe.workers} workers could not be measured: {seconds}"
-                self._resources.events.append(Warned(message))
-                return {}
-            return {"workers": asdict(forecast.together(recipe.workers, alone, seconds))}
+            with feed(self._resources) as batches:
+                calls = Calls(self._resources, steps, steps.training, batches)
+                found = forecast.of_this_machine(recipe, task_folder, calls.call)
+            if not isinstance(found, str):
+                return {"workers": found}
+            message = f"The speed of {recipe.workers} workers could not be measured: {found}"
+            self._resources.events.append(Warned(message))
+            return {}
         first, last = bounds(self._data.batch_size, recipe.workers - 1, recipe.workers)  # the largest share
         step = steps.training.step
         config = dataclasses.replace(step.options.config, batch_size=last - first)
         share = StepFunction(
-            self._resources.step(step.network, step.options.phase, config, measures_labels=False)
+            self._resources.step(step.network, step.options.phase, config, measures_labels=True)  # as of one
         )
         chunk = self._read_batches(1)
-        chunk = chunk._replace(positions=chunk.positions[:, : config.batch_size * config.batches])
-        of_share = dataclasses.replace(steps, training=share)
-        _take_step(of_share, chunk, 0)
-        computing = _measure(of_share, chunk)
+        part = chunk._replace(positions=chunk.positions[:, : config.batch_size * config.batches])
+        of_share, of_all = (
+            Calls(self._resources, steps, function, Repeated(batch))
+            for function, batch in ((share, part), (steps.training, chunk))
+        )
+        computing = of_one["seconds_computing"] * compare(of_share, of_all)
         if not self._data.train.is_resident:
-            computing = max(computing, reading / recipe.workers)
+            computing = max(computing, of_one["seconds_reading"] / recipe.workers)
         size = 4 * self._resources.store.parameters
         adding = loopback.measure_sum(size)
         return {"workers": asdict(forecast.apart(recipe.workers, alone, computing, adding, size))}

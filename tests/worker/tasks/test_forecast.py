@@ -13,13 +13,16 @@ from tests.worker import networks
 from tests.worker.conftest import Outcome
 
 
-def test_workers_on_one_machine_are_compared_with_one() -> None:
-    faster = forecast.together(4, alone=1.0, seconds=0.295)
+def test_a_gain_a_loss_and_a_draw_are_told_apart() -> None:
+    faster = rounds([1.0], [0.295], workers=4).forecast()
     assert faster.speedup == pytest.approx(3.39, abs=0.01)
-    assert faster.message == "4 workers: about 3.4 times as fast as one, measured on this machine."
-    slower = forecast.together(2, alone=1.0, seconds=1.25)
+    assert faster.message.startswith(
+        "4 workers: about 3.4 times as fast as one, measured on this machine: a step"
+    )
+    slower = rounds([1.0], [1.25]).forecast()
     assert slower.message.startswith("2 workers: slower than one (0.8 times as fast), so use one, measured")
-    assert "no faster than one" in forecast.together(2, alone=1.0, seconds=0.98).message
+    assert faster.is_faster and not slower.is_faster
+    assert "no faster than one" in rounds([1.0], [0.98]).forecast().message
 
 
 def test_the_network_limits_workers_on_several_machines() -> None:
@@ -38,14 +41,16 @@ def test_the_network_limits_workers_on_several_machines() -> None:
 
 
 def rounds(
-    alone: list[float], several: list[float], nodes: tuple[str, ...] = ("n1", "n2")
+    alone: list[float], several: list[float], nodes: tuple[str, ...] = (), workers: int = 2
 ) -> forecast.Rounds:
-    return forecast.Rounds(alone, several, [0.01] * len(alone), 5_000_000, nodes)
+    return forecast.Rounds(workers, alone, several, [0.01] * len(alone), 5_000_000, nodes)
 
 
 def test_rounds_that_slow_down_together_do_not_change_the_forecast() -> None:
     slowdown = [1, 1, 1, 1, 3, 3, 3, 3, 3]
-    found = rounds([0.4 * factor for factor in slowdown], [0.25 * factor for factor in slowdown]).forecast()
+    found = rounds(
+        [0.4 * factor for factor in slowdown], [0.25 * factor for factor in slowdown], ("n1", "n2")
+    ).forecast()
     assert [found.speedup, found.low, found.high] == pytest.approx([1.6] * 3)
     assert found.message == (
         "2 workers: about 1.6 times as fast as one, measured on n1, n2: a step takes 750 ms instead of 1.2 s, of which "
@@ -74,7 +79,8 @@ def test_a_preflight_measures_the_share_of_a_worker_and_a_sum(preflight: Any) ->
 @pytest.mark.nightly
 def test_a_preflight_runs_workers_of_this_machine(preflight: Any) -> None:
     outcome = preflight(networks.LINEAR, workers=2)
-    assert result_of(outcome)["workers"]["message"].endswith("measured on this machine.")
+    assert result_of(outcome)["workers"]["message"].startswith("2 workers:")
+    assert "measured on this machine: a step takes" in result_of(outcome)["workers"]["message"]
     assert not (outcome.job_folder / "workers").exists()
 
 
