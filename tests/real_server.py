@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import hashlib
 import json
 import re
 import signal
@@ -143,6 +145,18 @@ def start_training(server: RealServer, dataset: str = "", network: str = SLOW_LI
         **fields,
     )
     return str(model["id"])
+
+
+def rows(server: RealServer, model: str) -> list[dict[str, str]]:
+    """Return all rows of metrics without the throughput."""
+    table = csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines())
+    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
+
+
+def weights(server: RealServer, model: str) -> dict[str, str]:
+    """Return the hashes of the weights of all snapshots by their file names."""
+    files = sorted((server.folder / "jobs" / model).glob("snapshot_*.data-*"))
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def processes_of(folder: Path) -> set[psutil.Process]:

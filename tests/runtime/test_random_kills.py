@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import random
 import time
@@ -20,7 +19,14 @@ import psutil
 import pytest
 
 from digits.runtime.executors.processes import supervisor_of
-from tests.real_server import RealServer, assert_all_end, create_dataset, processes_of, start_training
+from tests.real_server import (
+    RealServer,
+    assert_all_end,
+    create_dataset,
+    processes_of,
+    rows,
+    start_training,
+)
 from tests.site import bars
 
 pytestmark = pytest.mark.tensorflow
@@ -76,12 +82,6 @@ class Victims:
             return process if victim == "supervisor" else next(iter(process.children()), None)
         except psutil.NoSuchProcess:
             return None
-
-
-def rows(server: RealServer, model: str) -> list[dict[str, str]]:
-    """Return all rows of metrics without the speed."""
-    table = list(csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines()))
-    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
 
 
 def test_no_kill_loses_a_row_or_changes_an_outcome(folder: Path) -> None:

@@ -533,7 +533,7 @@ class QueueExecutor(Generic[J]):
             return
         seconds = listing.began_at - run.gone_since
         self._notice_attempt(run)
-        is_lost = seconds > self._lost_seconds
+        is_lost = seconds > (FILE_SECONDS if run.phase == "interrupted" else self._lost_seconds)
         is_forgotten = not run.has_begun and seconds >= FORGOTTEN_LISTINGS * self._list_seconds
         if run.stop_since is not None and seconds >= FILE_SECONDS:
             run.state = Exit(stopped=True)

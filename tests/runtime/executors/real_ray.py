@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import csv
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -13,11 +13,12 @@ import psutil
 import pytest
 
 from digits.core.status import Status
+from digits.core.task import EVENTS_FILE, RANK_VARIABLE
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.executor import RayExecutor
 from tests.ray_cluster import ADDRESS, PYTHON, TOKEN
-from tests.real_server import RealServer, create_dataset, start_training
+from tests.real_server import RealServer, create_dataset, rows, start_training, weights
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.site import bars
 from tests.waiting import wait_until
@@ -116,9 +117,56 @@ def test_a_training_equals_a_local_one(tmp_path: Path) -> None:
                 f"\nfrom the creation of a model to its first metrics, {target}: {time.monotonic() - began:.1f} s"
             )
             server.wait_for_status(model, "Done")
-            rows = csv.DictReader(server.read(metrics).splitlines())
-            tables.append([{**row, "images_per_second": ""} for row in rows])
+            tables.append(rows(server, model))
         assert tables[0] == tables[1] != []
+    finally:
+        server.stop()
+
+
+def test_a_training_on_two_nodes_that_is_killed_and_aborted_equals_an_undisturbed_one(tmp_path: Path) -> None:
+    bars(tmp_path / "data" / "bars")
+    # The Python of DIGITS finds Ray after its own packages.
+    ray = subprocess.check_output(
+        [os.environ[PYTHON], "-c", "import sysconfig; print(sysconfig.get_path('purelib'), end='')"],
+        text=True,
+    )
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.path.append({ray!r})")
+    variables = {**os.environ, "DIGITS_RAY_TOKEN": TOKEN, "PYTHONPATH": str(tmp_path)}
+    server = RealServer(tmp_path, "--ray", ADDRESS, environment=variables)
+    try:
+        dataset = create_dataset(server)
+        training = {"train_epochs": 15, "snapshot_interval": 5, "random_seed": 1, "select_gpu": "cpu"}
+        single, pair = (
+            start_training(server, dataset, **training, compute_workers=count) for count in (1, 2)
+        )
+        for model in (single, pair):
+            server.wait_for_status(model, "Done")
+        began = time.monotonic()
+        model = start_training(server, dataset, **training, compute_workers=2, compute_target="ray")
+        server.wait(lambda: len(rows(server, model)) > 3)
+        print(
+            f"\nfrom the creation of a model with two workers to its first rows: {time.monotonic() - began:.1f} s"
+        )
+        (second,) = (
+            process
+            for process in map(psutil.Process, processes_in(tmp_path / "jobs" / model))
+            if "digits.worker" in process.cmdline()[:5] and process.environ().get(RANK_VARIABLE) == "1"
+        )
+        second.kill()
+        events = tmp_path / "jobs" / model / "train" / EVENTS_FILE
+        server.wait(lambda: '"resumed"' in events.read_text())
+        before = len(rows(server, model))
+        server.wait(lambda: len(rows(server, model)) > before + 1)
+        server.ask(f"/models/{model}/abort", "POST")
+        server.wait_for_status(model, "Aborted")
+        server.ask(f"/models/{model}/resume", "POST")
+        server.wait_for_status(model, "Done")
+        assert rows(server, model) == rows(server, pair) != []
+        assert weights(server, model) == weights(server, pair) != {}
+        for row, other in zip(rows(server, pair), rows(server, single), strict=True):
+            assert row.pop("stage") == other.pop("stage")
+            numbers, others = ([float(text or "nan") for text in one.values()] for one in (row, other))
+            assert numbers == pytest.approx(others, rel=1e-4, abs=1e-5, nan_ok=True)
     finally:
         server.stop()
 

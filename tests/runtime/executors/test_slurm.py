@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -230,6 +231,21 @@ def test_a_job_ends_once_although_the_controller_forgets_it(
     cluster.heal()
     assert server.wait_for_end(job) is Status.DONE
     assert server.output(job).count("counts from") == 1
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
+def test_a_job_resumes_although_the_controller_loses_its_state(tmp_path: Path, healthy: SlurmCluster) -> None:
+    with SlurmServer(tmp_path / "jobs", healthy, lost_seconds=5.0) as server:
+        job = server.run("counts slowly")
+        server.wait(lambda: len(server.steps(job)) > 1)
+        healthy.kill("controller")
+        shutil.rmtree(healthy.folder / "state")
+        (healthy.folder / "state").mkdir(mode=0o700)
+        healthy.start_controller()
+        (job.folder / "toy" / "hurry").touch()
+        assert server.wait_for_end(job) is Status.DONE
+        assert server.steps(job) == list(range(1, 61))
 
 
 @pytest.mark.nightly

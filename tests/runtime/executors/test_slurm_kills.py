@@ -23,10 +23,10 @@ from digits.core.status import Status
 from digits.runtime.executors.node_job import MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm import batch
-from tests.real_server import RealServer, create_dataset, start_training
+from tests.real_server import RealServer, create_dataset, rows, start_training, weights
 from tests.runtime.executors.cluster_jobs import PROGRAM
 from tests.runtime.executors.test_slurm import SlurmServer
-from tests.runtime.executors.test_slurm_training import ON_SLURM, rows, weights
+from tests.runtime.executors.test_slurm_training import ON_SLURM
 from tests.runtime.toy_jobs import ToyJob
 from tests.site import bars
 from tests.slurm_cluster import SlurmCluster, open_cluster

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,7 @@ from urllib.error import HTTPError
 import pytest
 
 from digits.web.services import SERVER_FOLDER
-from tests.real_server import RealServer, create_dataset, start_training
+from tests.real_server import RealServer, create_dataset, rows, start_training, weights
 from tests.site import bars
 from tests.slurm_cluster import SlurmCluster, open_cluster
 from tests.worker import networks
@@ -35,18 +33,6 @@ def server(tmp_path: Path, cluster: SlurmCluster) -> Iterator[RealServer]:
     yield running
     cluster.cancel_all()
     running.stop()
-
-
-def rows(server: RealServer, model: str) -> list[dict[str, str]]:
-    """Return all rows of metrics without the throughput."""
-    table = list(csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines()))
-    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
-
-
-def weights(server: RealServer, model: str) -> dict[str, str]:
-    """Return the hashes of the weights of all snapshots by their file names."""
-    files = sorted((server.folder / "jobs" / model).glob("snapshot_*.data-*"))
-    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
 
 def test_a_training_that_waits_is_preempted_aborted_and_resumed_equals_an_undisturbed_one(

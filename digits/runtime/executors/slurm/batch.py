@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from digits.runtime.executors.node_job import NodeJob, Record, failure, say
+from digits.runtime.executors.node_job import NodeJob, Record, say
 
 # What Slurm and its commands print, for users.
 LOG_FILE = "slurm.log"
@@ -67,10 +67,8 @@ class Job(NodeJob):
                 if code == 0:
                     say("queued again after an interruption")
                 elif not ("contact" in text or "timed out" in text):
-                    message = "The task was interrupted, and Slurm refused to queue it again."
-                    return self._end(
-                        record, failure=failure(message, f"{text.strip()}\nResume it to run it again.")
-                    )
+                    say(f"Slurm does not queue it again: {text.strip()}")
+                    break  # and the server submits it again
             time.sleep(RETRY_SECONDS)
         return 1
 
