@@ -16,7 +16,7 @@ import pytest
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
-from digits.runtime.executors.node_job import ATTEMPT_FILE, MAX_FRUITLESS
+from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm import batch
 from digits.runtime.executors.slurm.executor import SlurmExecutor
@@ -225,9 +225,9 @@ def test_a_job_ends_once_although_the_controller_forgets_it(
 ) -> None:
     """A controller that is killed right after a submission may start a job that has already ended again."""
     job = server.run("counts")
-    server.wait(lambda: job.status is Status.RUN)
+    server.wait_for_output(job, "rank 0")  # `srun` needs the controller to start it
     cluster.kill("controller")
-    server.wait(lambda: server.steps(job)[-1:] == [60])
+    server.wait(lambda: (job.folder / "toy" / EXIT_FILE).exists())
     cluster.heal()
     assert server.wait_for_end(job) is Status.DONE
     assert server.output(job).count("counts from") == 1
