@@ -83,23 +83,25 @@ class NodeCache:
         OSError.
         """
         with self._locked():
-            if found := self._open(digest, size):
-                return found
+            if existing := self._open(digest, size):
+                return existing
             part = self._begin(digest, size)
+        is_published = False
         try:
             if not _transfer(source, part, digest, size, is_stopped):
                 return None
             with self._locked():
                 os.replace(part.name, self.folder / digest)
-                fcntl.flock(
-                    part, fcntl.LOCK_UN
-                )  # closing would not suffice if this process was forked meanwhile
+                is_published = True
+                # Closing it would not suffice if this process was forked meanwhile.
+                fcntl.flock(part, fcntl.LOCK_UN)
                 return self._open(digest, size)
         finally:
+            if not is_published:  # while its lock keeps others from making this copy
+                with contextlib.suppress(OSError):
+                    os.unlink(part.name)
             with contextlib.suppress(OSError):  # of a full disk: the buffer cannot be written
                 part.close()
-            with contextlib.suppress(OSError):
-                os.unlink(part.name)
 
     def remove(self, digest: str) -> None:
         """Remove a copy that is damaged. Raises OSError."""
@@ -123,6 +125,9 @@ class NodeCache:
         try:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
             touch(file)
+        except BlockingIOError:  # a fork of a process that made or examined it
+            file.close()
+            return None
         except OSError:
             file.close()
             raise
@@ -147,9 +152,9 @@ class NodeCache:
 
     def _entries(self) -> list[_Entry]:
         """Return the files of all copies; remove those that a killed process has left incomplete."""
-        found = []
-        with os.scandir(self.folder) as entries:
-            for entry in entries:
+        entries = []
+        with os.scandir(self.folder) as files:
+            for entry in files:
                 if not _NAME.fullmatch(entry.name):
                     continue
                 if entry.name.endswith(PART) and (lock := _lock_unused(Path(entry.path))):
@@ -159,8 +164,8 @@ class NodeCache:
                 with contextlib.suppress(FileNotFoundError):
                     state = entry.stat(follow_symlinks=False)
                     size, used = state.st_size, state.st_blocks * 512
-                    found.append(_Entry(state.st_mtime_ns, Path(entry.path), size, used))
-        return found
+                    entries.append(_Entry(state.st_mtime_ns, Path(entry.path), size, used))
+        return entries
 
     def _limit_with(self, entries: list[_Entry]) -> int:
         if self._limit is not None:
@@ -229,17 +234,17 @@ def _transfer(
     source: BinaryIO, target: BinaryIO, digest: str, size: int, is_stopped: Callable[[], bool]
 ) -> bool:
     """Copy ``size`` bytes; return whether they have the SHA-256 hash ``digest``."""
-    found, offset = hashlib.sha256(), 0
+    hashed, offset = hashlib.sha256(), 0
     os.posix_fadvise(source.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
     while offset < size and not is_stopped():
         data = os.pread(source.fileno(), min(_CHUNK, size - offset), offset)
         if not data:
             return False
-        found.update(data)
+        hashed.update(data)
         target.write(data)
         offset += len(data)
     target.flush()
-    return found.hexdigest() == digest
+    return hashed.hexdigest() == digest
 
 
 def cache_for(folder: Path) -> NodeCache | None:

@@ -192,6 +192,23 @@ def test_a_copy_in_progress_counts_and_is_not_made_twice(tmp_path: Path) -> None
     assert [path.name for path in cache.folder.iterdir()] == [node_cache.LOCK_FILE]
 
 
+def test_a_part_is_locked_until_it_is_removed(tmp_path: Path, monkeypatch: Any) -> None:
+    """Otherwise, the part that is removed could be that of another process."""
+    ((digest, path),) = sources_in(tmp_path, 1, 100).items()
+    cache, unlink, removed = NodeCache(tmp_path / "cache"), os.unlink, []
+
+    def check_lock(part: str) -> None:
+        assert node_cache._lock_unused(Path(part)) is None
+        removed.append(Path(part).name)
+        unlink(part)
+
+    monkeypatch.setattr(os, "unlink", check_lock)
+    with open(path, "rb") as source:
+        assert cache.copy(source, digest, 100, lambda: True) is None
+        cache.copy(source, digest, 100).close()
+    assert removed == [f"{digest}{PART}"]  # not after it has become a copy
+
+
 def test_by_default_half_of_the_space_may_be_used(tmp_path: Path, monkeypatch: Any) -> None:
     space = os.statvfs(tmp_path)
     monkeypatch.setattr(os, "statvfs", lambda path: space)
