@@ -25,6 +25,12 @@ def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
     write_json(folder / RESULT_FILE, {"result": result, "warnings": warnings})
 
 
+def replace_forecast(folder: Path, workers: JsonObject) -> None:
+    """Replace the forecast of the ``workers`` in the result of the preflight in ``folder``, if it is still there."""
+    if saved := load(folder):
+        save(folder, {**saved["result"], "workers": workers}, saved["warnings"])
+
+
 def copy_to_job(folder: Path, job_folder: Path) -> None:
     """Copy the result of the preflight in ``folder`` to the training's ``job_folder``."""
     for name in (RESULT_FILE, PICTURE_FILE):

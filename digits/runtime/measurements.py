@@ -17,6 +17,7 @@ from typing import Literal
 import gevent
 from msgspec import structs
 
+from digits.core import preflight_result
 from digits.core.errors import TooBusy
 from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
@@ -42,12 +43,16 @@ State = Literal["waiting", "running", "done", "failed", "canceled"]
 
 @dataclass(eq=False)
 class Measurement:
-    """A measurement, its ``task`` as far as its events are known, and its ``run``."""
+    """A measurement, its ``task`` as far as its events are known, and its ``run``.
+
+    Its result replaces the estimate in that of the check in the folder ``checked``, if there was one.
+    """
 
     id: str
     folder: Path
     run: TaskRun
     task: TaskState
+    checked: Path | None = None
     failure: Failure | None = None
     began_at: float = field(default_factory=time.monotonic)
     asked_at: float | None = None
@@ -64,7 +69,7 @@ class Measurement:
             return "done"
         if self.failure:
             return "failed"
-        if self.run.stop_requested:
+        if self.run.stop_requested and not self.run.timed_out:
             return "canceled"
         return "waiting" if self.run.handle is None or self.run.waiting else "running"
 
@@ -88,11 +93,17 @@ class Measurements:
         runner.every_round.append(self._end_leases)
 
     def start(
-        self, network: str, recipe: Preflight, request: DeviceRequest, network_folder: Path | None = None
+        self,
+        network: str,
+        recipe: Preflight,
+        request: DeviceRequest,
+        network_folder: Path | None = None,
+        checked: Path | None = None,
     ) -> Measurement:
         """Measure the workers of ``request`` with the training that ``recipe`` describes.
 
-        See `ShortTasks.visualize` for ``network_folder``. Raises TooBusy if many measurements have not ended.
+        See `ShortTasks.visualize` for ``network_folder``, and `Measurement` for ``checked``. Raises TooBusy if many
+        measurements have not ended.
         """
         if sum(not item.run.has_ended for item in self._known.values()) >= MAX_UNFINISHED:
             raise TooBusy(
@@ -119,7 +130,7 @@ class Measurements:
             seconds=60.0 * MAX_MINUTES,
             poll_seconds=POLL_SECONDS,
         )
-        measurement = self._known[folder.name] = Measurement(folder.name, folder, run, task)
+        measurement = self._known[folder.name] = Measurement(folder.name, folder, run, task, checked)
         self._runner.submit(run)
         return measurement
 
@@ -161,6 +172,8 @@ class Measurements:
         is_complete = short_tasks.follow(measurement.task, run)
         if run.has_ended and is_complete:
             measurement.failure = self._failure_of(measurement)
+            if measurement.checked and measurement.task.result:
+                preflight_result.replace_forecast(measurement.checked, measurement.task.result["workers"])
         return is_complete
 
     def _failure_of(self, measurement: Measurement) -> Failure | None:

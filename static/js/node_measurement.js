@@ -10,8 +10,8 @@ const ASK_MILLISECONDS = 1000;
 const address = (rest) => `${urlPrefix}/models/measurements${rest}`;
 
 /**
-  * Returns functions: `offer(region)` adds a button to `region`, the inside of the notice with the estimate, which the
-  * result replaces; `stop()` cancels the measurement, also in the queue of the cluster.
+  * Returns functions: `offer(region, check)` adds a button to `region`, the inside of the notice with the estimate of
+  * the check with the id `check`, which the result replaces; `stop()` cancels the measurement, also in the queue of the cluster.
  */
 export function startNodeMeasurement(form) {
   // The measurement that has not ended: {id, restore}, without `id` until the server has named it.
@@ -19,14 +19,14 @@ export function startNodeMeasurement(form) {
 
   const isOnCluster = () => (form.elements.compute_target?.value ?? 'local') !== 'local';
 
-  function offer(region) {
+  function offer(region, check) {
     if (!isOnCluster()) return;
     region.classList.add('stack', 'stack-tight');
     const help = element('span', 'help', 'A short job compares the workers with one over the real network.');
-    region.append(element('div', 'row', button('button button-small', 'Measure on the nodes', () => measure(region)), help));
+    region.append(element('div', 'row', button('button button-small', 'Measure on the nodes', () => measure(region, check)), help));
   }
 
-  async function measure(region) {
+  async function measure(region, check) {
     stop();
     region.querySelector('[role="alert"]')?.remove(); // of an earlier measurement
     const estimate = [...region.childNodes];
@@ -39,8 +39,10 @@ export function startNodeMeasurement(form) {
     });
     region.replaceChildren(words, element('div', 'row', cancel, seconds));
     cancel.focus();
+    const fields = new FormData(form);
+    fields.set('preflight', check);
     try {
-      let state = await postForm(address(''), new FormData(form));
+      let state = await postForm(address(''), fields);
       mine.id = state.id;
       if (mine !== current) return cancelOnServer(mine.id);
       while (state.state === 'waiting' || state.state === 'running') {

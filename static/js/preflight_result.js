@@ -9,8 +9,8 @@ import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', long: 'warning', bad: 'danger' };
 
 /**
-  * Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. `withForecast(region)` may add
-  * to the forecast of several workers.
+  * Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. `withForecast(region, id)`
+  * may add to the forecast of several workers.
  */
 export function showPreflight(region, answer, withForecast = () => {}) {
   region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), ...details(answer)));
@@ -22,7 +22,7 @@ export function showConcerns(region, answer, actions, withForecast) {
   region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), actions, all));
 }
 
-function verdict({ result, warnings = [] }, withForecast) {
+function verdict({ id, result, warnings = [] }, withForecast) {
   const said = [];
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, element('p', '', [result.verdict, result.advice].filter(Boolean).join(' ')));
@@ -31,7 +31,7 @@ function verdict({ result, warnings = [] }, withForecast) {
   }
   if (result.workers) {
     const forecast = forecastNotice(result.workers);
-    withForecast(forecast.querySelector('.notice-body'));
+    withForecast(forecast.querySelector('.notice-body'), id);
     said.push(forecast);
   }
   return [...said, ...warnings.map((text) => notice('tone-warning', text))];

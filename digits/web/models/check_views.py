@@ -153,7 +153,11 @@ def measure_workers() -> AnyResponse:
             "Choose a cluster and at least two workers. A check measures workers on this machine.",
         )
     measurement = services().measurements.start(
-        submitted.network, Preflight.of(submitted.training), submitted.devices, submitted.network_folder
+        submitted.network,
+        Preflight.of(submitted.training),
+        submitted.devices,
+        submitted.network_folder,
+        services().short_tasks.folder(request.form.get("preflight", "")),
     )
     return make_response(jsonify(_described(measurement)), 202)
 

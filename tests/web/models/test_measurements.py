@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from digits.core import preflight_result
 from digits.core.task import EVENTS_FILE, Failure
 from digits.runtime import measurements
 from tests.fake_cluster import RESULT_FILE, FakeCluster
@@ -80,7 +81,10 @@ def is_idle(site: Site) -> bool:
 def test_a_measurement_waits_runs_and_shows_its_result(
     site: Site, cluster: FakeCluster, fields: dict[str, Any]
 ) -> None:
-    url = start(site, fields)
+    checked = site.services.folder / "previews" / "preview-0123456789ab"
+    checked.mkdir(parents=True)
+    preflight_result.save(checked, {"verdict": "Good.", "workers": {"speedup": 1.2}}, [])
+    url = start(site, fields | {"preflight": checked.name})
     site.wait(lambda: site.json(url)["waiting_for"])
     waiting = site.json(url)
     assert (waiting["state"], waiting["waiting_at"]) == ("waiting", "Slurm")
@@ -103,6 +107,10 @@ def test_a_measurement_waits_runs_and_shows_its_result(
     assert (done["workers"], done["error"]) == (WORKERS, None)
     site.wait(lambda: is_idle(site))
     assert site.json(url)["workers"] == WORKERS
+    assert preflight_result.load(checked) == {
+        "result": {"verdict": "Good.", "workers": WORKERS},
+        "warnings": [],
+    }
 
 
 def test_a_measurement_is_canceled_in_the_queue(
