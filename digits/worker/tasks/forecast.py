@@ -65,10 +65,10 @@ def apart(workers: int, alone: float, computing: float, adding: float, size: int
     fast, slow = (
         alone / (computing + max(adding * factor, size * factor / (speed * GIGABIT))) for speed in (10, 1)
     )
-    message = f"{_words(workers, fast)}, if their network has 10 Gbit/s"
+    message = f"{_words(workers, fast)}, if the network between them has 10 Gbit/s"
     if slow < 0.9 * fast:
         message += f" ({slow:.1f} times with 1 Gbit/s)"
-    message += ". This network is assumed; steps and sums were measured on this machine."
+    message += ". That is assumed; steps and sums were measured on this machine."
     return Forecast(workers, alone / fast, fast, message, slow, fast)
 
 
@@ -98,7 +98,7 @@ class Rounds:
         adding = min(statistics.median(self.adding), seconds)
         message = (
             f"{_words(self.workers, speedup, low, high)}, measured on {place}: a step takes "
-            f"{_time(seconds)} instead of {_time(statistics.median(self.alone))}, of which {_time(adding)} to add "
+            f"{_time(seconds)} instead of {_time(statistics.median(self.alone))}, {_time(adding)} of it to add "
             f"{humanize.naturalsize(self.size)} of each worker."
         )
         return Forecast(self.workers, seconds, speedup, message, low, high, tuple(self.nodes))

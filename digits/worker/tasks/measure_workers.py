@@ -198,12 +198,12 @@ class _Rounds:
             self._round()
         found: list[tuple[float, float, float]] = []
         began = time.monotonic()
-        while self._gang.agree(self._is_to_go_on(len(found), time.monotonic() - began))[0]:
+        while self._gang.agree(self._needs_more(len(found), time.monotonic() - began))[0]:
             found.append(self._round())
         alone, together, adding = zip(*found, strict=True)
         return Rounds(self._gang.workers, alone, together, adding, self._message.nbytes, nodes)
 
-    def _is_to_go_on(self, rounds: int, seconds: float) -> bool:
+    def _needs_more(self, rounds: int, seconds: float) -> bool:
         if rounds >= MAX_ROUNDS or (seconds > MAX_SECONDS and rounds):
             return False
         return self._gang.is_lead and (rounds < MIN_ROUNDS or seconds < MEASURED_SECONDS)

@@ -30,10 +30,10 @@ def test_the_network_limits_workers_on_several_machines() -> None:
     found = forecast.apart(2, alone=1.0, computing=0.5, adding=0.05, size=100_000_000)
     assert found.speedup == pytest.approx(1 / 0.58)
     assert (
-        "2 workers: about 1.7 times as fast as one, if their network has 10 Gbit/s (0.8 times"
+        "2 workers: about 1.7 times as fast as one, if the network between them has 10 Gbit/s (0.8 "
         in found.message
     )
-    assert "This network is assumed" in found.message and found.nodes == ()
+    assert "That is assumed" in found.message and found.nodes == ()
     unlimited = forecast.apart(2, alone=1.0, computing=0.5, adding=0.001, size=4000)
     assert "1 Gbit/s" not in unlimited.message.replace("10 Gbit/s", "")
     # Each of four workers sends 1.5 times its size, and each of two once.
@@ -53,8 +53,8 @@ def test_rounds_that_slow_down_together_do_not_change_the_forecast() -> None:
     ).forecast()
     assert [found.speedup, found.low, found.high] == pytest.approx([1.6] * 3)
     assert found.message == (
-        "2 workers: about 1.6 times as fast as one, measured on n1, n2: a step takes 750 ms instead of 1.2 s, of which "
-        "10 ms to add 5.0 MB of each worker."
+        "2 workers: about 1.6 times as fast as one, measured on n1, n2: a step takes 750 ms instead of 1.2 s, 10 ms of "
+        "it to add 5.0 MB of each worker."
     )
 
 
