@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 _NETWORK = frozenset(
-    "9p afs beegfs ceph cifs coda glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
+    "9p afs beegfs ceph cifs coda fuse glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
 )
 _IN_MEMORY = frozenset(("ramfs", "tmpfs"))
 # Container images, which are local; other file systems in user space are usually remote, such as fuse.sshfs.

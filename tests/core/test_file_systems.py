@@ -19,6 +19,7 @@ def test_types_come_from_the_kernel(tmp_path):
     [
         ("nfs4", True),
         ("lustre", True),
+        ("fuse", True),
         ("fuse.sshfs", True),
         ("fuse.fuse-overlayfs", False),
         ("fuseblk", False),

@@ -118,6 +118,12 @@ def test_relative_folders_of_modules_become_absolute(monkeypatch: pytest.MonkeyP
     assert found[1:] == [f"{tmp_path}/one", "/two", str(tmp_path)]
 
 
+def test_settings_of_programs_reach_tasks() -> None:
+    settings = {"DIGITS_MAX_IMAGE_PIXELS": "5", "DIGITS_NODE_CACHE": "off"}
+    assert child_environment({**settings, "DIGITS_TOKEN": "secret"}).items() >= settings.items()
+    assert "DIGITS_TOKEN" not in child_environment({"DIGITS_TOKEN": "secret"})
+
+
 def test_modules_beside_a_task_are_not_imported(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong module')")
     (tmp_path / "recipe.json").write_text('{"task": "nothing"}')
