@@ -43,22 +43,13 @@ INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
-    """The wheel that ``pip wheel`` builds from a copy of the checkout with scripts that are already bundled."""
+def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The wheel that ``pip wheel`` builds from a copy of the checkout with bundled scripts, and what the build prints."""
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
         "the scripts are not bundled: run ./digits-devserver once"
     )
     copy = tmp_path_factory.mktemp("source") / "digits"
-    unwanted = (
-        ".git",
-        ".venv",
-        "node_modules",
-        "tests",
-        "__pycache__",
-        "*.egg-info",
-        "build",
-        ".*_cache",
-    )
+    unwanted = [".git", ".venv", "node_modules", "tests", "__pycache__", "*.egg-info", "build", ".*_cache"]
     anywhere = shutil.ignore_patterns(*unwanted)
     data = {str(ROOT / "jobs"), str(ROOT / "samples")}
     shutil.copytree(
@@ -69,24 +60,28 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]
         ),
     )
     # The build uses the setuptools of this environment, without network access.
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-build-isolation",
-        "-w",
-        str(copy / "out"),
-        ".",
-    ]
-    built = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
+    options = ["--verbose", "--no-deps", "--no-build-isolation", "-w", str(copy / "out")]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "."]
+    built = subprocess.run(
+        command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout
     (path,) = (copy / "out").glob("*.whl")
     assert path.name.endswith("-py3-none-any.whl")
-    with zipfile.ZipFile(path) as archive:
+    return path, built.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(build: tuple[Path, str]) -> Iterator[zipfile.ZipFile]:
+    with zipfile.ZipFile(build[0]) as archive:
         yield archive
+
+
+def test_the_documentation_builds_without_warnings_such_as_broken_links(build):
+    lines = build[1].splitlines()
+    assert any("running build_docs" in line for line in lines)
+    # Lines of the build are indented; others are those of pip.
+    assert [line for line in lines if line.startswith(" ") and re.search("WARNING|ERROR", line)] == []
 
 
 def own_files(folder: str, *suffixes: str) -> set[str]:

@@ -18,6 +18,7 @@ from digits.kinds import previews, scanning
 from digits.kinds.previews import MAX_PREVIEWS, preview
 from tests.kinds.forms import Forms
 
+pytestmark = pytest.mark.integration  # every form is read by another program
 SIZE = {"resize_width": 24, "resize_height": 16}
 
 
