@@ -27,6 +27,7 @@ from tests.web.trained import shared_site
 
 pytestmark = pytest.mark.integration
 site = shared_site
+NIGHTLY = pytest.mark.nightly
 
 CREATE = "/models/images/classification.json"
 PREFLIGHT = "/models/preflight"
@@ -58,9 +59,6 @@ NO_LOSS = LINEAR.split("    @model_property\n    def loss")[0]
 WRONG_SHAPE = changed(
     "slim.fully_connected(flat, self.nclasses, activation_fn=None, scope='out')",
     "tf.matmul(flat, tf.get_variable('w', [17, 3]))",
-)
-TOO_MANY_OUTPUTS = changed("self.nclasses, activation", "7, activation").replace(
-    "digits.classification_loss(self.inference, self.y)", "tf.reduce_mean(self.inference[:, 9])"
 )
 UNKNOWN_NAME = changed("/ 255.0", "/ std_of_the_set")
 RAISES_LATER = (
@@ -389,16 +387,8 @@ def line_of(network: str, words: str) -> int:
 @pytest.mark.tensorflow
 @pytest.mark.parametrize(
     ("network", "words", "line"),
-    [
-        (SYNTAX_ERROR, "Syntax error", line_of(SYNTAX_ERROR, "def inference")),
-        (NO_USER_MODEL, "UserModel", None),
-        (NO_LOSS, "loss", None),
-        (WRONG_SHAPE, "17", line_of(WRONG_SHAPE, "tf.matmul")),
-        (TOO_MANY_OUTPUTS, "", line_of(TOO_MANY_OUTPUTS, "self.inference[:, 9]")),
-        (UNKNOWN_NAME, "std_of_the_set", line_of(UNKNOWN_NAME, "std_of_the_set")),
-        (ENDS_THE_PROCESS, "ended the program", None),
-    ],
-    ids=["syntax", "no UserModel", "no loss", "wrong shape", "too many outputs", "unknown name", "exits"],
+    [(WRONG_SHAPE, "17", line_of(WRONG_SHAPE, "tf.matmul")), (ENDS_THE_PROCESS, "ended the program", None)],
+    ids=["wrong shape", "exits"],
 )
 def test_an_error_in_a_network_is_shown_with_its_line(
     site: Site, dataset: str, network: str, words: str, line: int | None
@@ -416,12 +406,17 @@ def test_an_error_in_a_network_is_shown_with_its_line(
 @pytest.mark.parametrize(
     ("network", "fields", "words"),
     [
-        (UNKNOWN_NAME, {}, "std_of_the_set"),
         (RAISES_LATER, {}, "one too many"),
         (ENDS_THE_PROCESS, {}, "ended early"),
-        (changed("return loss", "return loss * 1e30"), {"learning_rate": "1e9"}, "learning rate"),
+        pytest.param(UNKNOWN_NAME, {}, "std_of_the_set", marks=NIGHTLY),
+        pytest.param(
+            changed("return loss", "return loss * 1e30"),
+            {"learning_rate": "1e9"},
+            "learning rate",
+            marks=NIGHTLY,
+        ),
     ],
-    ids=["unknown name", "raises later", "exits", "diverges"],
+    ids=["raises later", "exits", "unknown name", "diverges"],
 )
 def test_a_failed_training_shows_the_reason(
     site: Site, dataset: str, network: str, fields: dict[str, str], words: str
@@ -604,9 +599,7 @@ def test_a_finished_training_cannot_be_resumed(site: Site, trained: str) -> None
     assert "cannot be resumed" in answer.get_json()["error"]["message"]
 
 
-def test_a_finished_training_continues_for_more_epochs(site: Site) -> None:
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+def test_a_finished_training_continues_for_more_epochs(site: Site, dataset: str) -> None:
     for fields, total in (({"train_epochs": 4}, 4), ({"more_epochs": 3}, 4)):
         model = finished_after_one_epoch(site, dataset)
         assert "Continue training" in site.get(f"/models/{model}").text
@@ -633,9 +626,7 @@ def finished_after_one_epoch(site: Site, dataset: str, epochs: float = 1) -> str
     return model
 
 
-def test_a_training_that_ended_early_continues_without_early_stopping(site: Site) -> None:
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+def test_a_training_that_ended_early_continues_without_early_stopping(site: Site, dataset: str) -> None:
     model = finished_after_one_epoch(site, dataset, epochs=9)
     job = site.services.store.get(model, ModelJob)
     job.recipe.early_stopping = EarlyStopping(metric="loss", patience=1)
@@ -645,9 +636,7 @@ def test_a_training_that_ended_early_continues_without_early_stopping(site: Site
     site.wait_for_end(model)
 
 
-def test_trainings_that_cannot_continue_are_refused(site: Site) -> None:
-    dataset = site.dataset()
-    assert site.wait_for_end(dataset) == "Done"
+def test_trainings_that_cannot_continue_are_refused(site: Site, dataset: str) -> None:
     without = site.finished_model(dataset)
     assert "Continue training" not in site.get(f"/models/{without}").text
     answer = continued(site, without, more_epochs=1)
