@@ -22,7 +22,7 @@ from digits.runtime.executors.slurm import batch
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.queue import command_environment
-from digits.runtime.executors.slurm.words import reason_in_words
+from digits.runtime.executors.slurm.words import UNREACHABLE, reason_in_words
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster
@@ -321,6 +321,23 @@ def test_a_node_is_read_from_the_text_of_scontrol() -> None:
 def test_reasons_are_in_words(reason: str, words: str) -> None:
     text = reason_in_words(reason, 7)
     assert words in text and reason in text and "7" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "is_unreachable"),
+    [
+        ("sbatch: error: Batch job submission failed: Transport endpoint is not connected", True),
+        ("Batch job submission failed: Unexpected missing socket error", True),
+        ("Batch job submission failed: Connection reset by peer", True),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        ("Batch job submission failed: Requested node configuration is not available", False),
+        ('sbatch: error: Invalid numeric value "x" for --sockets-per-node.', False),
+    ],
+)
+def test_a_controller_that_ends_during_a_submission_has_not_refused_it(
+    text: str, is_unreachable: bool
+) -> None:
+    assert bool(UNREACHABLE.search(text)) is is_unreachable
 
 
 def test_variables_that_change_the_commands_of_slurm_are_not_passed_on() -> None:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Callable, Sequence
 
+_NETWORK_ERRORS = (
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENOTCONN,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
 # The controller did not answer, so it is unknown whether it did what it was asked.
 UNREACHABLE = re.compile(
-    r"unable to contact slurm controller|socket timed out|connection refused|communications? "
-    r"|zero bytes were transmitted|slurm backup controller in standby|invalid auth credential|munge",
+    r"unable to contact slurm controller|timed out|\bsocket\b|communications? |zero bytes were transmitted"
+    r"|slurm backup controller in standby|invalid auth credential|munge|"
+    + "|".join(map(os.strerror, _NETWORK_ERRORS)),
     re.IGNORECASE,
 )
 # A limit on the number of jobs, which may also be one on the size of a job.
