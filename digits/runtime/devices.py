@@ -8,6 +8,7 @@ if it takes too long.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import subprocess
@@ -203,6 +204,7 @@ def _gpus_in(output: str, code: int | None) -> list[dict[str, Any]]:
     return gpus
 
 
+@functools.cache
 def _processor_name() -> str:
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
         for line in file:

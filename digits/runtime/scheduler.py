@@ -221,12 +221,15 @@ class Scheduler:
         candidates = list(self._candidates())
         choice = choose(candidates, lambda request: offers[id(executors.of(request))])
         for job in [candidate.job for candidate in candidates]:
+            reason = choice.waiting.get(job.id)
+            if reason and reason == job.waiting_for and job.status is Status.WAIT:
+                continue
             with self._isolated(job):
                 if job.id in choice.unsatisfiable:
                     self._give_up(job, choice.unsatisfiable[job.id])
-                elif job.id in choice.waiting:
+                elif reason:
                     # Not written to the disk, which a sweep would keep busy: it means the same as before.
-                    self._postpone(job, choice.waiting[job.id], saves=False)
+                    self._postpone(job, reason, saves=False)
         for start in choice.start:
             run = self._new_run(start.job, start.task, start.placement)
             run.may_exist = True

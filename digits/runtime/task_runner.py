@@ -33,6 +33,8 @@ POLL_SECONDS = 0.05
 IDLE_SECONDS = 1.0
 # Pause between time slices of a run with a long backlog, which limits it to about half of the server's time.
 BEHIND_SECONDS = 0.01
+# Rounds are at least so far apart for each active run, all of which a round examines in about a twentieth of this.
+ROUND_SECONDS_PER_RUN = 20e-6
 # Polls take at most about this share of the server's time: if many tasks run, each is polled less often.
 POLL_SHARE = 0.2
 # How many polls determine the mean time of one.
@@ -289,7 +291,8 @@ class TaskRunner:
     def _patience(self) -> float:
         """Seconds until the next run is due."""
         due = [run._due for run in self._active if run.phase is Phase.RUNNING]
-        return min(IDLE_SECONDS, max(BEHIND_SECONDS, min(due) - time.monotonic())) if due else IDLE_SECONDS
+        shortest = max(BEHIND_SECONDS, ROUND_SECONDS_PER_RUN * len(self._active))
+        return min(IDLE_SECONDS, max(shortest, min(due) - time.monotonic())) if due else IDLE_SECONDS
 
     def _start_queued(self) -> None:
         for run in list(self._queue):

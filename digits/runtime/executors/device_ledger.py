@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import filterfalse
 
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
@@ -90,7 +91,7 @@ class DeviceLedger:
         """Return the free slots and GPUs."""
         known = tuple(self._gpus())  # first, because it may yield
         slots = {pool: limit - self._used[pool] for pool, limit in self._limits.items()}
-        return Resources(slots, [gpu for gpu in known if gpu not in self._busy], known)
+        return Resources(slots, list(filterfalse(self._busy.__contains__, known)), known)
 
     def reserve(self, placement: Placement, holder: Holder | None = None) -> None:
         """Record devices taken from `offer`, or those of a task found running after a restart."""

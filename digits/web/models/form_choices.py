@@ -75,7 +75,14 @@ def previous_networks(
 def _fits(job: ModelJob, kind: Kind | None) -> bool:
     """Return whether the network and the weights of ``job`` can be used for datasets of ``kind``."""
     data = serializers.data_of(job)
-    return bool(data and data.data_kind == kind and _has_network(job) and job.snapshots())
+    return bool(data and data.data_kind == kind and _has_snapshots(job) and _has_network(job))
+
+
+def _has_snapshots(job: ModelJob) -> bool:
+    """Return whether ``job`` has snapshots; thousands of running trainings have none yet, and are not read."""
+    if job.status is Status.RUN:
+        return bool(job.tasks[0].state.snapshots)
+    return bool(job.snapshots())
 
 
 def _has_network(job: ModelJob) -> bool:
