@@ -71,9 +71,8 @@ def ask_parent(task_folder: Path) -> Callable[[], float]:
 
 
 def _answer(meeting: Rendezvous, step_of_one: Callable[[], float]) -> None:
-    """Answer the calls of a worker until it ends."""
-    with contextlib.suppress(OSError, PartnerLost):
-        ring = connect(meeting)
+    """Answer the calls of a worker until it ends. It notices if a step fails."""
+    with contextlib.suppress(OSError, PartnerLost), contextlib.closing(connect(meeting)) as ring:
         while True:
             ring.reduce(np.zeros(1))
             ring.reduce(np.array([step_of_one()]))

@@ -111,14 +111,15 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     distribution is: the number of values below the median is binomial.
     """
     ordered, count = sorted(values), len(values)
-    missed, rank = 0.0, 0  # of the bounds, from both ends
-    while rank + 1 < count - rank:
-        missed += 2 * math.comb(count, rank) / 2**count
-        if missed > 1 - CONFIDENCE:
-            break
-        rank += 1
-    rank = max(0, rank - 1)
-    return ordered[rank], ordered[-1 - rank]
+
+    def misses(left_out: int) -> float:
+        """Return the probability that the median is not between the bounds without so many values at each end."""
+        return 2 * sum(math.comb(count, below) for below in range(left_out + 1)) / 2**count
+
+    left_out = 0
+    while 2 * left_out + 2 < count and misses(left_out + 1) <= 1 - CONFIDENCE:
+        left_out += 1
+    return ordered[left_out], ordered[-1 - left_out]
 
 
 def _words(workers: int, speedup: float, low: float = math.inf, high: float = 0.0) -> str:
