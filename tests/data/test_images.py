@@ -686,3 +686,11 @@ def test_numbers_of_many_blocks_are_scaled_to_pixels():
     assert pixels.shape == (600, 500, 1) and pixels.dtype == np.uint8
     assert np.array_equal(pixels, ((numbers.astype(np.float64) + 2) * 51).round().astype(np.uint8))
     assert np.array_equal(images.scale_to_pixels(numbers[::-1]), pixels[::-1])
+
+
+def test_data_uris_contain_files_in_base64() -> None:
+    data = bytes(range(256))
+    assert images.from_data_uri(images.data_uri(data)) == data
+    for uri in ("AAAA", "data:image/png,AAAA", "http://a/b;base64,AAAA", "data:image/png;base64,AA-AA"):
+        with pytest.raises(ValueError):
+            images.from_data_uri(uri)

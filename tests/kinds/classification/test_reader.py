@@ -143,16 +143,19 @@ def test_unreadable_folders_are_named(tmp_path: Path) -> None:
     assert (scan.count, scan.unreadable) == (2, ["a/locked"])
 
 
-def test_a_folder_that_fails_to_open_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("function", ["scandir", "stat"])
+def test_a_folder_that_fails_to_open_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
     touch(tmp_path, "a/1.png", "a/locked/2.png", "b/1.png")
-    scandir = os.scandir
+    original = getattr(os, function)
 
-    def refuse(path: str):
-        if path.endswith("locked"):
+    def refuse(path: str, **options: bool) -> object:
+        if str(path).endswith("locked"):
             raise PermissionError(13, "Permission denied", path)
-        return scandir(path)
+        return original(path, **options)
 
-    monkeypatch.setattr(os, "scandir", refuse)
+    monkeypatch.setattr(os, function, refuse)
     scan = reader.scan(tmp_path)
     assert (scan.count, scan.unreadable) == (2, ["a/locked"])
     warnings = planned(scan, Bounds(1), pct_val=0).warnings
