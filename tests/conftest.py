@@ -10,11 +10,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import fcntl
 import gc
-import pickle
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,7 @@ from hypothesis import HealthCheck, settings
 
 from digits.core.settings import Settings
 from tests import once
+from tests.child import Child
 from tests.leftovers import SHARED, Leftovers
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
@@ -157,28 +156,24 @@ def tensorflow() -> None:
     gc.freeze()  # as in the fork server: keeps the garbage collector of the children from copying shared pages
 
 
+@pytest.fixture(scope="module")
+def in_child(tensorflow: None) -> Iterator[Callable[..., Any]]:
+    """Return a function that calls another one in a forked process, where it may use TensorFlow.
+
+    All functions of a module are called in the same process, in which TensorFlow starts only once. They must leave no
+    state behind that another one depends on.
+    """
+    with Child() as child:
+        yield child.call
+
+
 @pytest.fixture
-def in_child(tensorflow: None) -> Callable[..., Any]:
-    """Return a function that calls another one in a forked process, where it may use TensorFlow."""
+def in_own_child(tensorflow: None) -> Callable[..., Any]:
+    """Return a function like `in_child`, which calls each function in a process of its own."""
 
     def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        reading, writing = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                answer = (True, function(*arguments))
-            except BaseException:
-                answer = (False, traceback.format_exc())
-            with os.fdopen(writing, "wb") as stream:
-                stream.write(pickle.dumps(answer))
-            os._exit(0)
-        os.close(writing)
-        with os.fdopen(reading, "rb") as stream:
-            data = stream.read()
-        os.waitpid(pid, 0)
-        went_well, value = pickle.loads(data)
-        assert went_well, value
-        return value
+        with Child() as child:
+            return child.call(function, *arguments)
 
     return call
 

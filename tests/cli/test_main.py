@@ -1,29 +1,38 @@
-"""The ``digits`` command as a subprocess: subcommands, help and shell completion."""
+"""The ``digits`` command: subcommands, help and shell completion."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from click.testing import CliRunner, Result
 
 from digits import __version__
+from digits.cli.commands import digits
+
+COMMANDS = {"serve", "train", "check", "export", "download-data"}
 
 
-def test_version(run_clean):
+def run(*words: str, **variables: str) -> Result:
+    """Run the command in this process, without gevent."""
+    return CliRunner().invoke(digits, words, env=variables, prog_name="digits")
+
+
+def test_version(run_clean: Any) -> None:
     answer = run_clean("-m", "digits", "--version")
     assert (answer.returncode, answer.stdout.strip()) == (0, f"digits {__version__}")
 
 
-def test_help_lists_the_commands(run_clean):
-    for option in ("-h", "--help"):
-        answer = run_clean("-m", "digits", option)
-        assert answer.returncode == 0
-        for command in ("serve", "train", "check", "export", "download-data"):
-            assert f"\n  {command} " in answer.stdout
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help_lists_the_commands(option: str) -> None:
+    answer = run(option)
+    assert answer.exit_code == 0 and all(f"\n  {command} " in answer.stdout for command in COMMANDS)
 
 
-@pytest.mark.parametrize("command", ["serve", "train", "check", "export", "download-data"])
-def test_every_command_has_help(run_clean, command):
-    answer = run_clean("-m", "digits", command, "-h")
-    assert (answer.returncode, answer.stderr) == (0, "")
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str) -> None:
+    answer = run(command, "-h")
+    assert (answer.exit_code, answer.stderr) == (0, "")
     assert answer.stdout.startswith(f"Usage: digits {command} ")
 
 
@@ -36,16 +45,16 @@ def test_every_command_has_help(run_clean, command):
         (["export", "job", "folder", "--epoch", "last"], "'last' is not a valid float"),
     ],
 )
-def test_wrong_usage_is_explained(run_clean, words, problem):
-    answer = run_clean("-m", "digits", *words)
-    assert (answer.returncode, answer.stdout) == (2, "")
+def test_wrong_usage_is_explained(words: list[str], problem: str) -> None:
+    answer = run(*words)
+    assert (answer.exit_code, answer.stdout) == (2, "")
     assert problem in answer.stderr
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("digits ", {"serve", "train", "check", "export", "download-data"}),
+        ("digits ", COMMANDS),
         ("digits tr", {"train"}),
         ("digits --po", {"--port"}),
         ("digits --port 80 --de", {"--debug"}),
@@ -53,14 +62,13 @@ def test_wrong_usage_is_explained(run_clean, words, problem):
         ("digits train --out", {"--output"}),
     ],
 )
-def test_the_shell_completes_commands_and_options(run_clean, line, expected):
-    code = "from digits.cli.main import main; main()"
+def test_the_shell_completes_commands_and_options(line: str, expected: set[str]) -> None:
     words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split(" ")) - 1)}
-    answer = run_clean("-c", code, _DIGITS_COMPLETE="bash_complete", **words)
+    answer = run(_DIGITS_COMPLETE="bash_complete", **words)
     assert set(answer.stdout.split()) == {f"plain,{word}" for word in expected}
 
 
-def test_gevent_patches_before_other_imports(run_clean):
+def test_gevent_patches_before_other_imports(run_clean: Any) -> None:
     code = (
         "import sys, types\n"
         "seen = []\n"
@@ -76,7 +84,7 @@ def test_gevent_patches_before_other_imports(run_clean):
     )
 
 
-def test_other_commands_are_not_patched(run_clean):
+def test_other_commands_are_not_patched(run_clean: Any) -> None:
     code = (
         "import sys\n"
         "from digits.cli.main import main\n"

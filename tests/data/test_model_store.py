@@ -119,9 +119,8 @@ def test_a_store_at_an_address(address: str, store: Path, tmp_path: Path, has_ma
 
 @pytest.mark.integration
 def test_an_address_that_is_no_store_is_a_problem(address: str, tmp_path: Path) -> None:
-    for path in ("forbidden", "missing", "endless", "redirect/loop"):
-        listing = model_store.read(address.replace("files", path), tmp_path)
-        assert not listing.models and listing.problem
+    listing = model_store.read(address.replace("files", "missing"), tmp_path)
+    assert not listing.models and listing.problem
     other = address.replace("files", odd_web_server.redirect_to("http://127.0.0.2:9/"))
     listing = model_store.read(other, tmp_path)
     assert not listing.models and "not allowed" in listing.problem

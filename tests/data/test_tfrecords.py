@@ -33,7 +33,6 @@ def test_records_are_read_in_order_whatever_the_compression(tmp_path: Path, comp
     assert tfrecords.is_compressed(path) == bool(compression)
 
 
-@pytest.mark.tensorflow
 def test_files_are_read_as_tensorflow_writes_them(tmp_path: Path, in_child: Any) -> None:
     for compression in ("", "GZIP", "ZLIB"):
         path = tmp_path / f"a{compression}.tfrecord"

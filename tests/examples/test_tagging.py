@@ -80,6 +80,7 @@ class Server(RealServer):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, installed: Path) -> Iterator[Server]:
     started = Server(tmp_path_factory.mktemp("server"), installed)
+    started.wait_until_warm()  # tasks that are forked import nothing
     yield started
     started.stop()
 
@@ -116,7 +117,6 @@ def dataset(server: Server, table: Path) -> str:
 @pytest.fixture(scope="module")
 def model(server: Server, dataset: str) -> str:
     """The plugin's network, trained on ``dataset``."""
-    server.wait_until_warm()
     assert "Tagger" in server.page(f"/models/images/tagging/new?dataset={dataset}")
     network: dict[str, Any] = {"method": "standard", "standard_networks": "tagger", "use_mean": "pixel"}
     settings = {

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import shutil
 import signal
 import sys
 import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -107,44 +105,6 @@ class Running:
 def memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the memory that trainings of other test processes have claimed."""
     monkeypatch.setattr(memory, "NAMESPACE", f"digits-test-{os.getpid()}")
-
-
-@pytest.fixture(scope="module")
-def in_shared_child(tensorflow: None) -> Iterator[Callable[..., Any]]:
-    """Return a function like that of `in_child`, which calls all functions of a module in the same forked process.
-
-    TensorFlow starts only once there. The functions must leave no state behind that another one depends on.
-    """
-    ours, theirs = multiprocessing.Pipe()
-    pid = os.fork()
-    if pid == 0:
-        ours.close()
-        _call_functions(theirs)
-    theirs.close()
-
-    def call(function: Callable[..., Any], *arguments: Any) -> Any:
-        ours.send((function, arguments))
-        went_well, value = ours.recv()
-        assert went_well, value
-        return value
-
-    yield call
-    ours.close()
-    os.waitpid(pid, 0)
-
-
-def _call_functions(pipe: Any) -> None:
-    """Call the functions that arrive, until the other end is closed, and end the process."""
-    try:
-        while True:
-            function, arguments = pipe.recv()
-            try:
-                answer = (True, function(*arguments))
-            except BaseException:
-                answer = (False, traceback.format_exc())
-            pipe.send(answer)
-    finally:
-        os._exit(0)
 
 
 @pytest.fixture
@@ -404,7 +364,7 @@ def write_dataset(
 
 
 def snapshot(job_folder: Path, name: str) -> dict[str, np.ndarray]:
-    """Return the tensors of a snapshot by name. Call it with `in_child`, because it uses TensorFlow."""
+    """Return the tensors of a snapshot by name. Reading it runs no operation."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(job_folder / name))

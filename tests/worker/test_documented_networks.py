@@ -10,8 +10,6 @@ import pytest
 
 from digits.core.events import Finished, Measured
 
-pytestmark = pytest.mark.tensorflow
-
 ROOT = Path(__file__).resolve().parent.parent.parent
 TEXTS = [(ROOT / name).read_text() for name in ("README.md", "docs/networks.md")]
 BLOCKS = [block for text in TEXTS for block in re.findall(r"```python\n(.*?)```", text, re.S)]

@@ -18,8 +18,6 @@ from digits.core import events, recipe
 from digits.kinds import standard_networks
 from tests.worker.conftest import write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
 ALL_AUGMENTATIONS = {
@@ -57,16 +55,16 @@ WAYS = {
     ],
 )
 def test_gpus_support_all_operations_of_steps_and_validation(
-    model: Any, in_child: Any, tmp_path: Path, settings: dict[str, Any]
+    model: Any, in_own_child: Any, tmp_path: Path, settings: dict[str, Any]
 ) -> None:
     dataset = write_dataset(tmp_path / "dataset", {"train": 16, "val": 8}, size=32, channels=3)
     text = (FOLDER / "lenet.py").read_text()
-    assert in_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
+    assert in_own_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
 
 
 @pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
 def test_gpus_support_all_operations_of_normalization(
-    model: Any, in_child: Any, tmp_path: Path, name: str, side: int
+    model: Any, in_own_child: Any, tmp_path: Path, name: str, side: int
 ) -> None:
     write_dataset(tmp_path, {"train": 16, "val": 8}, size=side, channels=3)
     text = (FOLDER / f"{name}.py").read_text()
@@ -75,20 +73,20 @@ def test_gpus_support_all_operations_of_normalization(
         assert old in text
         text = text.replace(old, new)
     task = model(text, dataset=str(tmp_path), precision="mixed_float16")
-    assert in_child(_lacking, task) == []
+    assert in_own_child(_lacking, task) == []
 
 
-def test_gpus_support_all_operations_of_the_optimizers(in_child: Any) -> None:
-    assert in_child(_lacking_in_optimizers) == {}
+def test_gpus_support_all_operations_of_the_optimizers(in_own_child: Any) -> None:
+    assert in_own_child(_lacking_in_optimizers) == {}
 
 
-def test_a_missing_kernel_is_detected(in_child: Any) -> None:
-    assert in_child(_lacking_to_gather_bytes) == ["GatherV2"]
+def test_a_missing_kernel_is_detected(in_own_child: Any) -> None:
+    assert in_own_child(_lacking_to_gather_bytes) == ["GatherV2"]
 
 
-def test_xla_supports_the_same_operations_on_gpus_and_cpus(in_child: Any) -> None:
+def test_xla_supports_the_same_operations_on_gpus_and_cpus(in_own_child: Any) -> None:
     """A step that compiles for a CPU, as in the tests, therefore also compiles for a GPU."""
-    cpu, gpu = in_child(_compiled_operations)
+    cpu, gpu = in_own_child(_compiled_operations)
     assert len(cpu) > 300 and cpu.keys() == gpu.keys()
     missing = {name: types - gpu[name] for name, types in cpu.items() if types - gpu[name]}
     integers = ("Conv", "Conv2D", "Conv2DBackpropInput", "ExtractImagePatches")

@@ -11,8 +11,6 @@ from digits.core.events import Built
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 SGD = {"type": "SGD", "learning_rate": 0.05}
 
 # A model created once for all stages, with all three kinds of added losses.
@@ -50,9 +48,7 @@ class UserModel(Tower):
         pytest.param("data + sum(net.losses[:1]) + sum(net.losses[1:])", marks=pytest.mark.nightly),
     ],
 )
-def test_losses_of_a_model_shared_by_stages_are_separate_and_count_once(
-    train: Any, in_child: Any, loss: str
-) -> None:
+def test_losses_of_a_model_shared_by_stages_are_separate_and_count_once(train: Any, loss: str) -> None:
     left, added = (
         train(HELD_BACK.replace("return data", f"return {text}"), name=name, epochs=1, solver=SGD)
         for name, text in (("left", "data"), ("added", loss))
@@ -63,7 +59,7 @@ def test_losses_of_a_model_shared_by_stages_are_separate_and_count_once(
         assert whole == pytest.approx(data + own, rel=1e-5)
     # Those that the network adds itself count once.
     assert added.values("train", "loss") == pytest.approx(left.values("train", "loss"), rel=1e-5)
-    first, second = (in_child(snapshot, item.job_folder, "snapshot_1.ckpt") for item in (left, added))
+    first, second = (snapshot(item.job_folder, "snapshot_1.ckpt") for item in (left, added))
     for name, value in first.items():
         assert second[name] == pytest.approx(value, rel=1e-4, abs=1e-6), name
 
@@ -117,9 +113,9 @@ return tf.layers.dense(tf.matmul(x, w), self.nclasses, kernel_constraint=keras.c
 
 
 @pytest.mark.parametrize("precision", ["mixed_bfloat16", pytest.param("float32", marks=pytest.mark.nightly)])
-def test_constraints_are_applied(train: Any, in_child: Any, precision: str) -> None:
+def test_constraints_are_applied(train: Any, precision: str) -> None:
     outcome = train(CONSTRAINED, epochs=1, solver=SGD, precision=precision)
-    weights = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    weights = snapshot(outcome.job_folder, "snapshot_1.ckpt")
     assert np.linalg.norm(weights["model/dense/kernel"], axis=0).max() == pytest.approx(0.5, rel=1e-3)
     assert np.abs(weights["model/w"]).max() == pytest.approx(0.2)
     assert weights["model/out/kernel"].min() == 0
@@ -132,9 +128,9 @@ dense = keras.Sequential([keras.Input((144,)), keras.layers.Dense(4)])
 """ + networks.classifier("return dense(slim.flatten(self.x / 100.0))")
 
 
-def test_clearing_the_session_keeps_variables(train: Any, in_child: Any) -> None:
+def test_clearing_the_session_keeps_variables(train: Any) -> None:
     outcome = train(CLEARED, epochs=1)
-    assert "sequential/dense/kernel" in in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    assert "sequential/dense/kernel" in snapshot(outcome.job_folder, "snapshot_1.ckpt")
 
 
 def test_a_variable_that_would_not_be_saved_is_reported(fail: Any) -> None:

@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.events import Failed
 from digits.web.models import network_lint
 from tests.network_texts import INVALID, VALID
-
-pytestmark = pytest.mark.tensorflow
 
 TEXTS = VALID | {name: text for name, (text, _) in INVALID.items()}
 

@@ -76,7 +76,7 @@ def test_images_are_augmented_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
 
 @pytest.mark.parametrize("size", [12, 13], ids=["even", "odd"])
 def test_streamed_images_give_the_same_result(
-    train_on_gpu: Any, in_child: Any, tmp_path: Path, monkeypatch: Any, size: int
+    train_on_gpu: Any, tmp_path: Path, monkeypatch: Any, size: int
 ) -> None:
     from digits.worker.input import memory
 
@@ -85,15 +85,15 @@ def test_streamed_images_give_the_same_result(
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     read = train_on_gpu(networks.LINEAR, name="read", dataset=str(dataset), solver=MOMENTUM)
     assert {event.how for event in read.of(InputPrepared)} == {"streamed"}
-    first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))
+    first, second = (snapshot(outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, read))
     for name, value in first.items():
         assert second[name] == pytest.approx(value, rel=1e-3, abs=1e-4), name
 
 
-def test_a_gpu_matches_a_cpu(train: Any, train_on_gpu: Any, in_child: Any) -> None:
+def test_a_gpu_matches_a_cpu(train: Any, train_on_gpu: Any) -> None:
     here = train(networks.LINEAR, name="here", solver=MOMENTUM)
     there = train_on_gpu(networks.LINEAR, name="there", solver=MOMENTUM, xla=False)
-    first, second = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (here, there))
+    first, second = (snapshot(outcome.job_folder, "snapshot_2.ckpt") for outcome in (here, there))
     for name, value in first.items():
         # GPUs multiply with reduced precision where allowed.
         assert second[name] == pytest.approx(value, rel=2e-2, abs=2e-3), name

@@ -103,7 +103,6 @@ class UserModel""",
 )
 
 
-@pytest.mark.tensorflow
 def test_temporary_files_are_created_in_the_task_folder_and_removed(train: Any) -> None:
     outcome = train(REWRITTEN, epochs=1)
     folder = outcome.job_folder / "train"
@@ -127,7 +126,6 @@ STUBBORN = {
 }
 
 
-@pytest.mark.tensorflow
 @pytest.mark.parametrize("habit", STUBBORN)
 def test_networks_that_ignore_signals_are_stopped(model: Any, start: Any, habit: str) -> None:
     task = start(model("print('loading', flush=True)\n" + STUBBORN[habit]))
@@ -140,7 +138,6 @@ def test_networks_that_ignore_signals_are_stopped(model: Any, start: Any, habit:
     assert not outcome.of(events.Failed)
 
 
-@pytest.mark.tensorflow
 def test_a_network_that_raises_at_a_later_step(fail: Any) -> None:
     """The error of a running graph names the line that created the operation."""
     network = networks.classifier(
@@ -161,7 +158,6 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert outcome.of(events.Measured)
 
 
-@pytest.mark.tensorflow
 def test_a_network_that_ends_the_process_in_a_step(model: Any, start: Any) -> None:
     """Earlier events are on disk, and no event reports an end."""
     network = networks.classifier(

@@ -14,8 +14,6 @@ from digits.core.task import STOP_SECONDS_FILE
 from digits.runtime import supervisor
 from tests.worker import networks
 
-pytestmark = pytest.mark.tensorflow
-
 
 def test_a_stopping_training_has_the_time_of_its_saves(
     often: None, model: Any, start: Any, monkeypatch: pytest.MonkeyPatch

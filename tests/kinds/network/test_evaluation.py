@@ -16,9 +16,6 @@ from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 
-pytestmark = pytest.mark.tensorflow
-
-
 Evaluate = Callable[..., tuple[Any, dict[str, Any], dict[str, Any]]]
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from digits.data.targets.mask import Mask
 from digits.data.targets.target_image import TargetImage
-
-pytestmark = pytest.mark.tensorflow
 
 
 def results(channels_first: bool) -> list[Any]:

@@ -9,8 +9,6 @@ import pytest
 from digits.worker.compat.guaranteed import GUARANTEED
 from tests.worker import networks
 
-pytestmark = pytest.mark.tensorflow
-
 IMPORTS = """
 import tensorflow as tf
 import tensorflow.contrib.slim as slim

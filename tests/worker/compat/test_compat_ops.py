@@ -11,8 +11,6 @@ import pytest
 from digits.core.events import Measured
 from digits.data.targets.class_index import ClassIndex
 
-pytestmark = pytest.mark.tensorflow
-
 # Each is the body of `inference` between x = self.x and a final dense layer on x.
 BODIES = {
     "shapes": [

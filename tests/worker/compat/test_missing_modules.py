@@ -8,8 +8,6 @@ import pytest
 
 from digits.worker.compat import missing_modules
 
-pytestmark = pytest.mark.tensorflow
-
 UNUSED = """
 import cv3, skimages.io
 import matplotlip.pyplot as plt

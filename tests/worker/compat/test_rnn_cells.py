@@ -8,8 +8,6 @@ import pytest
 
 from tests.worker import networks
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.mark.parametrize("name", ["BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMCell"])
 def test_an_invalid_number_of_units_is_reported_where_the_cell_is_made(visualize: Any, name: str) -> None:

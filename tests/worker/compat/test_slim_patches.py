@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.tensorflow
-
 
 def _evaluated(text: str) -> Any:
     """Evaluate the last line of ``text``, built like a network."""

@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
 
 from digits.data import image_conversion
 from tests.worker.exporting.test_standard_exports import build
-
-pytestmark = pytest.mark.tensorflow
 
 IDENTITY = (("return 255.0 * (x + difference)", "return digits.nhwc_to_nchw(self.x + 0.0 * difference)"),)
 

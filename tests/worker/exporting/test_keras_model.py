@@ -12,8 +12,6 @@ import pytest
 from digits.core.recipe import Augment
 from tests.worker.exporting.test_standard_exports import build
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.mark.parametrize(
     ("crop", "whitening"),

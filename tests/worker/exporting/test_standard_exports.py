@@ -23,8 +23,6 @@ from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from digits.kinds import standard_networks
 
-pytestmark = pytest.mark.tensorflow
-
 # The greatest difference to the network, relative to the largest output. In int8, that of random weights is large.
 TOLERANCES = dict.fromkeys(FORMATS, 1e-4) | {"litert-float16": 0.01, "litert-int8": 0.9}
 
@@ -75,7 +73,6 @@ def test_every_standard_network_has_a_case() -> None:
 PAIRS = {
     "mobilenetv3": ["litert-int8"],
     "gan": ["savedmodel", "keras", "onnx"],
-    "unet": ["onnx"],
     "detector": ["litert-float16"],
     "textcnn": ["keras", "litert"],
 }

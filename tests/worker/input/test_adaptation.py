@@ -16,8 +16,6 @@ from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from tests.data.test_dataset_fit import dataset
 
-pytestmark = pytest.mark.tensorflow
-
 OWN = ["cat", "dog", "owl"]
 
 
@@ -50,30 +48,30 @@ def adapted(own: Target, other: Target, images: np.ndarray, y: np.ndarray) -> tu
     ],
 )
 def test_classes_and_labels_are_mapped(
-    in_shared_child: Any, own: Target, other: Target, given: list[Any], expected: list[Any]
+    in_child: Any, own: Target, other: Target, given: list[Any], expected: list[Any]
 ) -> None:
     y = np.array(given, other.decoded_dtype)
     images = np.full((len(y), 12, 16, 1), 7, np.uint8)
-    converted, targets = in_shared_child(adapted, own, other, images, y)
+    converted, targets = in_child(adapted, own, other, images, y)
     assert converted.shape == (len(y), 6, 8, 3) and np.allclose(converted, 7)
     assert targets.tolist() == expected
 
 
-def test_masks_and_images_are_resized(in_shared_child: Any) -> None:
+def test_masks_and_images_are_resized(in_child: Any) -> None:
     images = np.zeros((1, 12, 16, 3), np.uint8)
     classes = np.zeros((1, 12, 16), np.uint8)
     classes[:, :, 8:], classes[:, 6:] = 1, 255
-    _, masks = in_shared_child(adapted, Mask.of(OWN, 6, 8), Mask.of(["owl", "ant"], 12, 16), images, classes)
+    _, masks = in_child(adapted, Mask.of(OWN, 6, 8), Mask.of(["owl", "ant"], 12, 16), images, classes)
     assert masks.shape == (1, 6, 8) and masks[0, 0].tolist() == [2] * 4 + [255] * 4
     assert set(masks[0, 3:].ravel().tolist()) == {255}
     picture = np.full((1, 12, 16, 3), 9, np.uint8)
-    _, resized = in_shared_child(adapted, TargetImage.of(6, 8, 3), TargetImage.of(12, 16, 3), images, picture)
+    _, resized = in_child(adapted, TargetImage.of(6, 8, 3), TargetImage.of(12, 16, 3), images, picture)
     assert (
         resized.dtype == np.uint8 and resized.shape == (1, 6, 8, 3) and set(resized.ravel().tolist()) == {9}
     )
 
 
-def test_records_of_the_own_dataset_are_unchanged(in_shared_child: Any) -> None:
+def test_records_of_the_own_dataset_are_unchanged(in_child: Any) -> None:
     images = np.arange(2 * 6 * 8 * 3, dtype=np.uint8).reshape(2, 6, 8, 3)
-    found, y = in_shared_child(adapted, ClassIndex.of(OWN), ClassIndex.of(OWN), images, np.array([2, 0]))
+    found, y = in_child(adapted, ClassIndex.of(OWN), ClassIndex.of(OWN), images, np.array([2, 0]))
     assert np.array_equal(found, images) and y.tolist() == [2, 0]

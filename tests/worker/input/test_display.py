@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-
-pytestmark = pytest.mark.tensorflow
 
 
 def test_arrays_of_numbers_are_displayed_in_their_range(tensorflow: None) -> None:

@@ -23,8 +23,6 @@ from digits.worker.input import memory
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.fixture
 def input(tensorflow: None) -> Any:
@@ -75,29 +73,29 @@ def test_a_single_leftover_record_joins_the_last_batch(input: Any) -> None:
 @pytest.mark.parametrize("encoding", ["png", "jpg", "none"])
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
 def test_records_are_decoded_in_the_requested_order(
-    in_shared_child: Any, tmp_path: Path, encoding: str, budget: float
+    in_child: Any, tmp_path: Path, encoding: str, budget: float
 ) -> None:
     from digits.data import records
 
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3, encoding=encoding)
     with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:
         expected = [reader.read(number) for number in (7, 0, 3, 8)]
-    images, labels = in_shared_child(_taken, tmp_path, budget, [[7, 0], [3, 8]])
+    images, labels = in_child(_taken, tmp_path, budget, [[7, 0], [3, 8]])
     assert labels.tolist() == [record.features["image/class/label"][0] for record in expected]
     assert np.array_equal(images, np.stack([record.as_array() for record in expected]))
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
-def test_damaged_shards_are_named(in_shared_child: Any, tmp_path: Path, budget: float) -> None:
+def test_damaged_shards_are_named(in_child: Any, tmp_path: Path, budget: float) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
     shard = min(tmp_path.glob("train-*.tfrecord"))
     data = bytearray(shard.read_bytes())
     data[60] ^= 255
     shard.write_bytes(data)
-    message, trace = in_shared_child(_failure, tmp_path, budget)
+    message, trace = in_child(_failure, tmp_path, budget)
     assert f"“{tmp_path.name}” are damaged: {shard.name}" in message and trace == []
     shard.write_bytes(data[:-9])
-    message, trace = in_shared_child(_failure, tmp_path, budget)
+    message, trace = in_child(_failure, tmp_path, budget)
     assert shard.name in message and "truncated" in message and trace == []
 
 
@@ -200,11 +198,9 @@ def manifest_of(target: Target) -> Manifest:
 
 
 @pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])
-def test_the_data_loading_mode_is_reported(
-    in_shared_child: Any, tmp_path: Path, budget: int, how: str
-) -> None:
+def test_the_data_loading_mode_is_reported(in_child: Any, tmp_path: Path, budget: int, how: str) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3)
-    prepared = in_shared_child(_how_loaded, tmp_path, budget)
+    prepared = in_child(_how_loaded, tmp_path, budget)
     assert (prepared.split, prepared.how, prepared.records, prepared.bytes) == ("train", how, 9, 9 * 108)
     assert prepared.budget_bytes == budget and prepared.free_bytes > 0 and prepared.place == "memory"
 
@@ -255,9 +251,9 @@ def test_cached_images_respect_the_gpu_memory_limit(
 
 
 @pytest.mark.parametrize("budget", [0, 1e9], ids=["streamed", "resident"])
-def test_images_are_placed_on_the_requested_device(in_child: Any, tmp_path: Path, budget: float) -> None:
+def test_images_are_placed_on_the_requested_device(in_own_child: Any, tmp_path: Path, budget: float) -> None:
     write_dataset(tmp_path, {"train": 9}, size=6, channels=1)
-    (elsewhere, device), (here, _) = in_child(_placed, tmp_path, budget)
+    (elsewhere, device), (here, _) = in_own_child(_placed, tmp_path, budget)
     assert device.endswith("CPU:1")
     assert np.array_equal(elsewhere, here)
 

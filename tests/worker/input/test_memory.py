@@ -98,7 +98,6 @@ def test_a_process_does_not_count_its_own_claims(start_other: Start) -> None:
     claim.end()
 
 
-@pytest.mark.tensorflow
 def test_memory_claimed_by_another_training_is_not_free(
     start_other: Start, train: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,7 +61,7 @@ def rows(outcome: Outcome) -> list[Any]:
 
 @pytest.mark.parametrize("share", [0.0, 0.4], ids=["streamed", "resident"])
 def test_a_training_through_copies_has_the_same_bits(
-    train: Any, remote: Path, tmp_path: Path, monkeypatch: Any, in_child: Any, share: float
+    train: Any, remote: Path, tmp_path: Path, monkeypatch: Any, share: float
 ) -> None:
     monkeypatch.setattr(memory, "RESIDENT_SHARE", share)
     own = train(networks.LINEAR, name="cached", dataset=str(remote), epochs=3)
@@ -69,7 +69,7 @@ def test_a_training_through_copies_has_the_same_bits(
     monkeypatch.setenv("DIGITS_NODE_CACHE", "off")
     other = train(networks.LINEAR, name="direct", dataset=str(remote), epochs=3)
     assert rows(own) == rows(again) == rows(other)
-    weights, expected = (in_child(snapshot, each.job_folder, "snapshot_3.ckpt") for each in (own, other))
+    weights, expected = (snapshot(each.job_folder, "snapshot_3.ckpt") for each in (own, other))
     assert weights.keys() == expected.keys()
     assert all(np.array_equal(weights[name], expected[name]) for name in weights)
     folder = cache_in(tmp_path)

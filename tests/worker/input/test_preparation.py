@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.tensorflow
 
-
-def test_crops_are_random_in_training_and_central_in_validation(in_shared_child: Any) -> None:
-    central, padded, random, same = in_shared_child(_windows)
+def test_crops_are_random_in_training_and_central_in_validation(in_child: Any) -> None:
+    central, padded, random, same = in_child(_windows)
     image = np.arange(25.0).reshape(5, 5)
     assert np.array_equal(central[0, :, :, 0], image[1:4, 1:4] - 1)
     assert padded.shape == (1, 7, 7, 1) and padded[0, 0].sum() == 0
@@ -46,8 +44,8 @@ def _windows() -> Any:
     )
 
 
-def test_preprocessing_steps_run_in_order(in_shared_child: Any) -> None:
-    plain, evaluated, trained, targets = in_shared_child(_prepared)
+def test_preprocessing_steps_run_in_order(in_child: Any) -> None:
+    plain, evaluated, trained, targets = in_child(_prepared)
     mean = np.full((6, 6, 1), 100.0)
     mean[0] = 50
     # Validation: mean subtraction, center crop, standardization; nothing random.
@@ -90,8 +88,8 @@ def _prepared() -> Any:
     return images.astype(float), prepare(tf.constant(images)).numpy(), trained.numpy(), numbers
 
 
-def test_padding_is_zero_after_mean_subtraction(in_shared_child: Any) -> None:
-    batch = in_shared_child(_padded)
+def test_padding_is_zero_after_mean_subtraction(in_child: Any) -> None:
+    batch = in_child(_padded)
     assert set(np.unique(batch)) == {0, 150}
     rows = (batch == 0).all((2, 3)).sum(1)
     assert set(rows.tolist()) == {0, 1, 2}
@@ -108,8 +106,8 @@ def _padded() -> Any:
     return prepare.for_training(images, tf.zeros([80], tf.int64), tf.constant([3, 4]))[0].numpy()
 
 
-def test_blended_images_have_both_labels(in_shared_child: Any) -> None:
-    targets = in_shared_child(_blended_targets)
+def test_blended_images_have_both_labels(in_child: Any) -> None:
+    targets = in_child(_blended_targets)
     assert targets["others"].tolist() == [2, 0, 1]
     assert np.allclose(targets["other_weights"], [3, 1, 2])
     assert ((targets["share"] > 0) & (targets["share"] < 1)).all()
@@ -129,10 +127,10 @@ def _blended_targets() -> Any:
 
 
 @pytest.mark.parametrize("shape", [(4, 2, 3), (2, 3, 3), (3, 3, 1)], ids=["by 8", "by 2", "odd"])
-def test_images_are_gathered_as_bytes(in_shared_child: Any, shape: tuple[int, int, int]) -> None:
+def test_images_are_gathered_as_bytes(in_child: Any, shape: tuple[int, int, int]) -> None:
     images = np.random.default_rng(1).integers(0, 256, (300, *shape), np.uint8)
     positions = [299, 0, 7, 7]
-    found = in_shared_child(_gathered, images, positions)
+    found = in_child(_gathered, images, positions)
     assert found.dtype == np.uint8 and np.array_equal(found, images[positions])
 
 
@@ -147,8 +145,8 @@ def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
     ).numpy()
 
 
-def test_gpus_support_gathering_images(in_shared_child: Any) -> None:
-    kinds = in_shared_child(_gathered_by_gpus)
+def test_gpus_support_gathering_images(in_child: Any) -> None:
+    kinds = in_child(_gathered_by_gpus)
     assert {"DT_INT64", "DT_HALF", "DT_FLOAT"} <= kinds
 
 

@@ -14,8 +14,6 @@ from digits.data.targets.mask import IGNORED, Mask
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 
-pytestmark = pytest.mark.tensorflow
-
 COUNT, SIDE = 24, 24
 GEOMETRIC = [
     {"flip": "fliplrud"},
@@ -56,9 +54,9 @@ def bounds(mask: np.ndarray) -> list[int]:
 
 
 @pytest.mark.parametrize("settings", GEOMETRIC, ids=str)
-def test_masks_move_with_their_images(in_shared_child: Any, settings: dict[str, Any]) -> None:
+def test_masks_move_with_their_images(in_child: Any, settings: dict[str, Any]) -> None:
     _, masks, _ = scene()
-    x, y, _, unchanged = in_shared_child(_prepared, Mask, masks, settings)
+    x, y, _, unchanged = in_child(_prepared, Mask, masks, settings)
     assert y.dtype == np.int64 and set(np.unique(y)) <= {0, 1, IGNORED}
     inside = y != IGNORED
     # Interpolated edges of a zoomed rectangle may be on either side.
@@ -70,9 +68,9 @@ def test_masks_move_with_their_images(in_shared_child: Any, settings: dict[str, 
 
 
 @pytest.mark.parametrize("settings", GEOMETRIC, ids=str)
-def test_boxes_move_with_their_objects(in_shared_child: Any, settings: dict[str, Any]) -> None:
+def test_boxes_move_with_their_objects(in_child: Any, settings: dict[str, Any]) -> None:
     *_, boxes = scene()
-    x, y, _, unchanged = in_shared_child(_prepared, Boxes, boxes, settings)
+    x, y, _, unchanged = in_child(_prepared, Boxes, boxes, settings)
     assert (y[:, [0, 2]] == -1).all() and np.array_equal(unchanged, boxes)
     for image, box in zip(x, y[:, 1], strict=True):
         assert box[4] == 2
@@ -81,23 +79,23 @@ def test_boxes_move_with_their_objects(in_shared_child: Any, settings: dict[str,
         )
 
 
-def test_regions_to_ignore_move_like_objects_but_stay_when_barely_visible(in_shared_child: Any) -> None:
+def test_regions_to_ignore_move_like_objects_but_stay_when_barely_visible(in_child: Any) -> None:
     *_, boxes = scene()
     ignored = boxes.copy()
     ignored[:, 1, 4] = IGNORED_BOX
     settings = {"flip": "fliplr", "pad_crop": 3}
-    y = in_shared_child(_prepared, Boxes, boxes, settings)[1]
-    moved = in_shared_child(_prepared, Boxes, ignored, settings)[1]
+    y = in_child(_prepared, Boxes, boxes, settings)[1]
+    moved = in_child(_prepared, Boxes, ignored, settings)[1]
     assert np.array_equal(moved[..., :4], y[..., :4]) and (moved[:, 1, 4] == IGNORED_BOX).all()
     edge = np.full((COUNT, 3, 5), -1, np.float32)
     edge[:, 0], edge[:, 1] = (0, 0, 10, 10, 1), (0, 0, 10, 10, IGNORED_BOX)
-    *_, cropped = in_shared_child(_prepared, Boxes, edge, {}, 8)
+    *_, cropped = in_child(_prepared, Boxes, edge, {}, 8)
     assert (cropped[:, [0, 2]] == -1).all() and (cropped[:, 1] == (0, 0, 2, 2, IGNORED_BOX)).all()
 
 
-def test_target_images_move_with_their_images(in_shared_child: Any) -> None:
+def test_target_images_move_with_their_images(in_child: Any) -> None:
     images, *_ = scene()
-    x, y, _, unchanged = in_shared_child(
+    x, y, _, unchanged = in_child(
         _prepared, TargetImage, images, {"flip": "fliplrud", "rotation": 30, "pad_crop": 2}
     )
     assert y.dtype == np.float32
@@ -105,24 +103,24 @@ def test_target_images_move_with_their_images(in_shared_child: Any) -> None:
     assert np.array_equal(unchanged, images)
 
 
-def test_colors_of_targets_do_not_change(in_shared_child: Any) -> None:
+def test_colors_of_targets_do_not_change(in_child: Any) -> None:
     images, masks, _ = scene()
     changed = {"noise": 0.1, "hsv_value": 0.2, "contrast": 0.5}
-    assert np.array_equal(in_shared_child(_prepared, Mask, masks, changed)[1], masks)
-    assert np.array_equal(in_shared_child(_prepared, TargetImage, images, changed)[1], images)
+    assert np.array_equal(in_child(_prepared, Mask, masks, changed)[1], masks)
+    assert np.array_equal(in_child(_prepared, TargetImage, images, changed)[1], images)
 
 
 @pytest.mark.parametrize("crop", [12, 31])
-def test_crops_apply_to_targets(in_shared_child: Any, crop: int) -> None:
+def test_crops_apply_to_targets(in_child: Any, crop: int) -> None:
     images, masks, boxes = scene()
-    x, y, shown, validated = in_shared_child(_prepared, Mask, masks, {}, crop)
+    x, y, shown, validated = in_child(_prepared, Mask, masks, {}, crop)
     assert y.shape == (COUNT, crop, crop)
     for image, mask in ((x, y), (shown, validated)):
         assert np.array_equal(image[..., 0] > 127, mask == 1)
     assert (crop > SIDE) == (IGNORED in validated)
-    x, y, shown, validated = in_shared_child(_prepared, TargetImage, images, {}, crop)
+    x, y, shown, validated = in_child(_prepared, TargetImage, images, {}, crop)
     assert np.array_equal(x, y) and np.array_equal(shown, validated)
-    x, y, _, validated = in_shared_child(_prepared, Boxes, boxes, {}, crop)
+    x, y, _, validated = in_child(_prepared, Boxes, boxes, {}, crop)
     assert (validated[:, 1, 4] == 2).all()
     for image, box in zip(x, y[:, 1], strict=True):
         visible = (image[..., 0] > 127).sum() / (6 * 11)
@@ -131,8 +129,8 @@ def test_crops_apply_to_targets(in_shared_child: Any, crop: int) -> None:
             assert box[:4].tolist() == bounds(image[..., 0] > 127)
 
 
-def test_blending_is_refused_for_spatial_targets(in_shared_child: Any) -> None:
-    in_shared_child(_refuses_blending)
+def test_blending_is_refused_for_spatial_targets(in_child: Any) -> None:
+    in_child(_refuses_blending)
 
 
 def _refuses_blending() -> None:

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.worker import networks
-
-pytestmark = pytest.mark.tensorflow
+from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 # Its Grad-CAM has a simple formula: the gradient of a score is the same at every position.
 POOLED = networks.classifier(
@@ -145,7 +144,7 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
             {"call": "inspect", "image": __file__},
         )
     ]
-    filters = answer(service, base | {"call": "filters", "snapshots": ["snapshot_1.ckpt", "snapshot_7.ckpt"]})
+    filters = answer(service, base | {"call": "filters", "snapshots": ["snapshot_1.ckpt", "snapshot_9.ckpt"]})
     return refused, filters
 
 
@@ -153,7 +152,7 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
     "network",
     [
         networks.BATCH_NORM.replace("{arguments}", ""),
-        networks.KERAS_LENET,
+        pytest.param(networks.KERAS_LENET, marks=pytest.mark.nightly),
         pytest.param(networks.RAW, marks=pytest.mark.nightly),
     ],
     ids=["slim", "keras", "raw"],
@@ -161,7 +160,7 @@ def refusals_and_filters(job: Path, image: Path) -> Any:
 def test_bad_requests_are_refused_and_filters_are_read_from_snapshots(
     trained: Any, in_child: Any, image: Path, network: str
 ) -> None:
-    job = trained(network, epochs=1).job_folder
+    job = trained(network, **WITH_HISTOGRAMS).job_folder
     refused, filters = in_child(refusals_and_filters, job, image)
     assert [answer["status"] for answer in refused] == [400, 400, 400, 400, 400, 400, 404, 400]
     words = [

@@ -50,23 +50,23 @@ def _results(strength: float) -> dict[str, Any]:
     }
 
 
-def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_shared_child):
-    result = in_shared_child(_results, 8.0)
+def test_the_loss_is_small_for_maps_that_decode_to_the_objects(in_child):
+    result = in_child(_results, 8.0)
     found = result["boxes"][0]
     rows = sorted(found[:2].tolist())
     assert rows[0][:4] == pytest.approx([4, 8, 20, 16]) and rows[0][5] == 1
     assert rows[1][:4] == pytest.approx([16, 20, 30, 24]) and rows[1][5] == 0
     assert (found[:2, 4] > 0.99).all() and (found[2:, 4] < 0.01).all()
     assert result["more"] == [1, 200, 6]
-    wrong = in_shared_child(_results, -8.0)
+    wrong = in_child(_results, -8.0)
     assert 0 <= result["loss"] < 0.01 < 1 < wrong["loss"]
     assert np.isfinite(wrong["gradient"]).all() and np.isfinite(result["nothing"])
     # The score at the center must increase; that of the other class must not.
     assert wrong["gradient"][0, 3, 3, 1] < 0 < wrong["gradient"][0, 3, 3, 0]
 
 
-def test_regions_to_ignore_are_neither_objects_nor_background(in_shared_child):
-    gradient = in_shared_child(_results, 8.0)["ignoring"][0]
+def test_regions_to_ignore_are_neither_objects_nor_background(in_child):
+    gradient = in_child(_results, 8.0)["ignoring"][0]
     region = np.zeros(gradient.shape[:2], bool)
     region[5:6, 4:8] = True  # 16 to 30 and 20 to 24 pixels
     assert not gradient[region].any()
@@ -84,18 +84,18 @@ def _assigned(boxes: list[list[float]], are_objects: list[bool]) -> list[list[in
     return found.numpy()[0].tolist()
 
 
-def test_cells_near_the_center_predict_the_smallest_object(in_shared_child):
+def test_cells_near_the_center_predict_the_smallest_object(in_child):
     large, small, nothing = [0, 0, 6, 4], [0.2, 1.2, 0.4, 1.4], [-1] * 4
     # Within 1.5 cells of the center of the first, and the cell that contains the second, though not its middle.
-    assert in_shared_child(_assigned, [large, small, nothing], [True, True, False]) == [
+    assert in_child(_assigned, [large, small, nothing], [True, True, False]) == [
         [-1, -1, -1, -1, -1, -1],
         [1, -1, 0, 0, -1, -1],
         [-1, -1, 0, 0, -1, -1],
         [-1, -1, -1, -1, -1, -1],
     ]
     inner = [2, 1, 3, 2]
-    assert in_shared_child(_assigned, [large, inner], [True, True])[1][2:4] == [1, 0]
-    assert in_shared_child(_assigned, [large, inner], [True, False])[1][2:4] == [0, 0]
+    assert in_child(_assigned, [large, inner], [True, True])[1][2:4] == [1, 0]
+    assert in_child(_assigned, [large, inner], [True, False])[1][2:4] == [0, 0]
 
 
 def _iou_losses() -> Any:
@@ -108,8 +108,8 @@ def _iou_losses() -> Any:
     return [values.numpy() for values in iou_and_loss(box, others)]
 
 
-def test_the_loss_of_boxes_grows_with_their_distance(in_shared_child):
-    iou, loss = in_shared_child(_iou_losses)
+def test_the_loss_of_boxes_grows_with_their_distance(in_child):
+    iou, loss = in_child(_iou_losses)
     assert iou == pytest.approx([1, 1 / 3, 0], abs=1e-5)
     assert loss == pytest.approx([0, 2 / 3, 1 + 2 / 8], abs=1e-5)
 
@@ -124,7 +124,7 @@ def _repeated() -> Any:
     return decode_boxes(scores, edges, 4, count=4).numpy()[0]
 
 
-def test_of_overlapping_boxes_of_a_class_the_best_is_kept(in_shared_child):
-    found = in_shared_child(_repeated)
+def test_of_overlapping_boxes_of_a_class_the_best_is_kept(in_child):
+    found = in_child(_repeated)
     assert found[:2, 5].tolist() == [0, 1] and found[0, :4] == pytest.approx(found[1, :4])
     assert (found[:2, 4] > 0.8).all() and (found[2:, 4] < 0.01).all()

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from digits.core.events import Built
 from tests.worker import networks
 from tests.worker.compat.test_compat_ops import failures
-
-pytestmark = pytest.mark.tensorflow
 
 # Each is the body of `inference` between x = self.x and a final dense layer on x.
 BODIES = [

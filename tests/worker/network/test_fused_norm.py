@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.tensorflow
-
 
 def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> list[Any]:
     """Compare Keras' layer and ours: output, gradients and moving averages, and whether each is fused."""
@@ -47,10 +45,8 @@ def _values(
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("settings", [{}, {"scale": False}, {"center": False}, {"axis": 3}])
-def test_the_fused_layer_matches_keras(
-    in_shared_child: Any, training: bool, settings: dict[str, Any]
-) -> None:
-    (theirs, before), (ours, is_fused) = in_shared_child(_both, (5, 4, 3, 6), training, settings)
+def test_the_fused_layer_matches_keras(in_child: Any, training: bool, settings: dict[str, Any]) -> None:
+    (theirs, before), (ours, is_fused) = in_child(_both, (5, 4, 3, 6), training, settings)
     assert is_fused and not before
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
@@ -61,9 +57,9 @@ def test_the_fused_layer_matches_keras(
     ("shape", "settings"), [((5, 6), {}), ((2, 3, 4, 5, 6), {}), ((5, 4, 3, 6), {"axis": 1})]
 )
 def test_unsupported_shapes_fall_back_to_keras(
-    in_shared_child: Any, shape: tuple[int, ...], settings: dict[str, Any]
+    in_child: Any, shape: tuple[int, ...], settings: dict[str, Any]
 ) -> None:
-    (theirs, _), (ours, is_fused) = in_shared_child(_both, shape, True, settings)
+    (theirs, _), (ours, is_fused) = in_child(_both, shape, True, settings)
     assert not is_fused
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -11,8 +11,6 @@ import pytest
 
 from digits.data.targets.class_index import ClassIndex
 
-pytestmark = pytest.mark.tensorflow
-
 PLAIN = """
 def output(x, count):
     return tf.layers.dense(tf.layers.flatten(x), count)
@@ -77,11 +75,11 @@ def build_model(params):
     ],
 )
 def test_a_network_is_rebuilt_only_if_the_result_can_differ(
-    network: str, built: int, reported: str, in_shared_child: Any, tmp_path: Path
+    network: str, built: int, reported: str, in_child: Any, tmp_path: Path
 ) -> None:
     path = tmp_path / "network.py"
     path.write_text(network)
-    assert in_shared_child(_count_builds, path) == (built, reported)
+    assert in_child(_count_builds, path) == (built, reported)
 
 
 def _count_builds(path: Path) -> tuple[int, str]:

@@ -11,8 +11,6 @@ from digits.core.events import Warned
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 HEAD = "import numpy as np\nimport tensorflow as tf\nfrom tensorflow.keras import layers\n"
 
 
@@ -198,7 +196,7 @@ def reversed(x):
 )
 
 
-def test_gradients_flow_through_casts_and_moving_averages_are_in_float32(train: Any, in_child: Any) -> None:
+def test_gradients_flow_through_casts_and_moving_averages_are_in_float32(train: Any) -> None:
     """Steps of 0.001 of the averages would be lost to rounding in half precision."""
     full, half = (
         train(GRADIENTS, name=name, precision=name, epochs=2) for name in ("float32", "mixed_bfloat16")
@@ -208,7 +206,7 @@ def test_gradients_flow_through_casts_and_moving_averages_are_in_float32(train: 
     assert "tf.linalg.logdet (line" in warning.message and "float32" in warning.message
     assert not full.of(Warned)
     assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
-    expected, found = (in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in (full, half))
+    expected, found = (snapshot(outcome.job_folder, "snapshot_2.ckpt") for outcome in (full, half))
     for name in ("model/first", "model/second", "model/third", "model/counts", "outside"):
         assert found[name].dtype == np.float32
         start = 0.0 if name == "model/counts" else 100.0

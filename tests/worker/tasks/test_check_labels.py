@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from digits.core import recipe
 from digits.core.events import Finished, Progressed
@@ -14,8 +13,6 @@ from digits.data import label_check, manifest
 from digits.data.records import SplitReader
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
-
-pytestmark = pytest.mark.tensorflow
 
 TRAIN, VAL = 100, 60
 

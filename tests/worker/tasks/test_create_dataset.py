@@ -130,7 +130,6 @@ def test_the_content_hash_identifies_the_records(job: Path, source: Path) -> Non
     assert make(job, recipe(source, width=13)).manifest.content_hash != first.content_hash
 
 
-@pytest.mark.tensorflow
 def test_other_programs_can_read_all_features(job: Path, source: Path, in_child: Any) -> None:
     made = make(job, recipe(source))
     expected = made.records("train")[0]

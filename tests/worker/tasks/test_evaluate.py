@@ -20,8 +20,6 @@ from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 RECORDS = 40
 SLOW_SECONDS = 10_000.0
 NAME = "snapshot_8-val"

@@ -22,8 +22,7 @@ from digits.data import model_export
 from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
-
-pytestmark = pytest.mark.tensorflow
+from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
 @pytest.fixture
@@ -123,7 +122,7 @@ def expected(job_folder: Path, count: int = 2) -> Any:
 def test_an_exported_network_gives_the_same_outputs(
     trained: Any, export: Any, in_child: Any, used: Any, network: str
 ) -> None:
-    training = trained(network, epochs=1)
+    training = trained(network, **WITH_HISTOGRAMS)
     outcome = export(training)
     result = outcome.of(Finished)[0].result
     assert result["difference"] < 1e-5 and result["bytes"] > 1000
@@ -160,7 +159,7 @@ def batch_size(job_folder: Path) -> int:
 def test_a_finished_export_survives_a_power_loss(
     trained: Any, export: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    training = trained(networks.RAW, epochs=1)
+    training = trained(networks.RAW, **WITH_HISTOGRAMS)
     ignored = ("recording", training.job_folder.name, "output.log")
     recording = Recording(tmp_path, tmp_path / "recording", ignored)
     with monkeypatch.context() as patched:
@@ -273,7 +272,7 @@ def test_a_network_with_randomness_is_exported_with_a_warning(train: Any, export
 def test_an_existing_export_is_not_overwritten(trained: Any, export: Any, tmp_path: Path) -> None:
     (tmp_path / "exported").mkdir()
     (tmp_path / "exported" / "mine").touch()
-    outcome = export(trained(networks.LINEAR, epochs=1), fails=True)
+    outcome = export(trained(networks.LINEAR), fails=True)
     assert "is not empty" in outcome.failure.message
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["mine"]
 
@@ -292,7 +291,7 @@ return keras.layers.Dense(self.nclasses, name="dense")(keras.layers.Flatten()(ne
 
 
 def run_example(program: str, image: str) -> str:
-    """Run an example that uses TensorFlow, which is imported already. Call it with `in_child`."""
+    """Run an example that uses TensorFlow, which is imported already. Call it with `in_own_child`."""
     import contextlib
     import io
     import runpy
@@ -331,7 +330,7 @@ def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     ],
 )
 def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
-    trained: Any, export: Any, in_child: Any, tmp_path: Path, gradients: Path, format: str
+    trained: Any, export: Any, in_own_child: Any, tmp_path: Path, gradients: Path, format: str
 ) -> None:
     training = trained(KERAS_ONLY, epochs=1)
     dataset, padding = gradients, (24, 30)
@@ -369,7 +368,7 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
     program = (folder / "example.py").read_text()
     assert len(program.splitlines()) <= 15 and "digits" not in program
     if format in ("savedmodel", "keras"):
-        printed = in_child(run_example, str(folder / "example.py"), image)
+        printed = in_own_child(run_example, str(folder / "example.py"), image)
     else:
         command = [sys.executable, "-E", "-s", folder / "example.py", image]
         environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1"}
@@ -377,7 +376,7 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
         printed = done.stdout
     best = re.match(r"\[\(([\d.e-]+), '(\w+)'\)", printed)
     assert best, printed
-    scores = np.exp(in_child(scores_of, training.job_folder, image, padding))
+    scores = np.exp(in_own_child(scores_of, training.job_folder, image, padding))
     assert best[2] == ["right", "left", "down", "up"][scores.argmax()]
     assert float(best[1]) == pytest.approx(scores.max() / scores.sum(), rel=1e-3 if is_exact else 0.2)
 
@@ -441,7 +440,6 @@ def test_a_job_is_part_of_another_network(
     train_on_top: Callable[..., Outcome],
     trained: Callable[..., Outcome],
     preflight: Callable[..., Outcome],
-    in_child: Any,
     export: Any,
     gradients: Path,
     tmp_path: Path,
@@ -457,8 +455,8 @@ def test_a_job_is_part_of_another_network(
     new = train_on_top("new", "/1")
     assert new.code == 0, new.output
     assert [path.name for path in (old.job_folder / "exports").iterdir()] == ["snapshot_1-keras"]
-    before = in_child(snapshot, old.job_folder, "snapshot_1.ckpt")
-    first, second = (in_child(snapshot, new.job_folder, f"snapshot_{epoch}.ckpt") for epoch in (1, 2))
+    before = snapshot(old.job_folder, "snapshot_1.ckpt")
+    first, second = (snapshot(new.job_folder, f"snapshot_{epoch}.ckpt") for epoch in (1, 2))
     assert np.array_equal(
         first["model/conv/kernel"], before["model/conv/kernel"]
     )  # the head is trained first

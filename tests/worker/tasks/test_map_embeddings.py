@@ -16,8 +16,6 @@ from digits.data import embedding_map, manifest, projector
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 SMALL = networks.classifier(
     """
 model = slim.conv2d(self.x / 100.0, 6, [3, 3], scope='conv')

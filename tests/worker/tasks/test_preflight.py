@@ -18,8 +18,6 @@ from digits.kinds.standard_networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 
 def result(outcome: Outcome) -> dict[str, Any]:
     assert outcome.code == 0, outcome.output
@@ -111,11 +109,11 @@ LOSS = "digits.classification_loss(self.inference, self.y)"
     ],
 )
 def test_only_classification_has_a_chance_level(
-    in_shared_child: Any, tmp_path: Path, loss: str, has_chance: bool
+    in_child: Any, tmp_path: Path, loss: str, has_chance: bool
 ) -> None:
     path = tmp_path / "network.py"
     path.write_text(networks.LINEAR.replace(LOSS, loss))
-    assert bool(in_shared_child(_label_flow, path)[0]) == has_chance
+    assert bool(in_child(_label_flow, path)[0]) == has_chance
 
 
 def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
@@ -176,14 +174,12 @@ PAIRS = "tf.reduce_sum(self.inference, 1, keepdims={})"
         (LOSS, ""),
     ],
 )
-def test_labels_that_broadcast_cause_a_warning(
-    in_shared_child: Any, tmp_path: Path, loss: str, words: str
-) -> None:
+def test_labels_that_broadcast_cause_a_warning(in_child: Any, tmp_path: Path, loss: str, words: str) -> None:
     path = tmp_path / "network.py"
     path.write_text(networks.LINEAR.replace(LOSS, loss))
-    warnings = in_shared_child(_label_flow, path)[1]
+    warnings = in_child(_label_flow, path)[1]
     if "N, 1" in words:  # with XLA, the batch size is static
-        assert in_shared_child(_label_flow, path, 8)[1] == [re.sub(r"\bN\b", "8", text) for text in warnings]
+        assert in_child(_label_flow, path, 8)[1] == [re.sub(r"\bN\b", "8", text) for text in warnings]
     assert [words in warning for warning in warnings] == [True] * bool(words), warnings
     line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
     assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
@@ -220,11 +216,11 @@ SOFTMAX = "tf.nn.softmax(self.inference)"
     ],
 )
 def test_softmax_before_a_loss_of_logits_causes_a_warning(
-    in_shared_child: Any, tmp_path: Path, loss: str, words: str
+    in_child: Any, tmp_path: Path, loss: str, words: str
 ) -> None:
     path = tmp_path / "network.py"
     path.write_text(networks.LINEAR.replace(LOSS, loss))
-    warnings = in_shared_child(_label_flow, path)[1]
+    warnings = in_child(_label_flow, path)[1]
     assert [words in warning for warning in warnings] == [True] * bool(words), warnings
     line = networks.LINEAR.splitlines().index(f"        return {LOSS}") + 1
     assert all(warning.startswith(f"Line {line}: ") for warning in warnings)
@@ -244,12 +240,12 @@ class UserModel(Tower):
 """
 
 
-def test_probabilities_as_outputs_cause_a_warning(in_shared_child: Any, tmp_path: Path) -> None:
+def test_probabilities_as_outputs_cause_a_warning(in_child: Any, tmp_path: Path) -> None:
     path = tmp_path / "network.py"
     by_keras = "tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(self.y, self.inference))"
     network = ONE_SIGMOID.replace('Dense(1, activation="sigmoid")', 'Dense(4, activation="softmax")')
     path.write_text(re.sub("return tf.reduce_mean.*", f"return {by_keras}", network))
-    count, warnings = in_shared_child(_label_flow, path)
+    count, warnings = in_child(_label_flow, path)
     assert count == 1 and len(warnings) == 1
     assert warnings[0].startswith(
         "Line 6: the network returns the result of softmax, and predictions apply softmax"

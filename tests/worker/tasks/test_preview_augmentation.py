@@ -17,8 +17,6 @@ from digits.core.augmentation_preview import AugmentationPreview
 from digits.core.recipe import Augment
 from tests.worker.conftest import Outcome
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.fixture
 def preview(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:

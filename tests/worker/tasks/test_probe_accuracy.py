@@ -10,8 +10,6 @@ import pytest
 
 from digits.core import events, recipe
 
-pytestmark = pytest.mark.tensorflow
-
 
 def _leave_one_out(share: float) -> float:
     """Return the accuracy for classes that ``share`` of the records show in their features."""

@@ -17,8 +17,6 @@ from digits.core import recipe
 from tests.worker import networks
 from tests.worker.conftest import gradient
 
-pytestmark = pytest.mark.tensorflow
-
 SNAPSHOT = "snapshot_4.ckpt"
 
 
@@ -274,8 +272,8 @@ def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
     return serve_inference.Service(model).answer(asked, [])[0]
 
 
-def test_outputs_are_attached_up_to_a_size(job: Path, gradient_image: Path, in_child: Any) -> None:
-    (answer, texts), (refused, none), (described, omitted) = in_child(_bounded, job, gradient_image)
+def test_outputs_are_attached_up_to_a_size(job: Path, gradient_image: Path, in_own_child: Any) -> None:
+    (answer, texts), (refused, none), (described, omitted) = in_own_child(_bounded, job, gradient_image)
     assert answer["names"] == ["output"] and answer["omitted"] == []
     assert len(json.loads(texts[0])) == 4
     assert refused["status"] == 400 and "4 numbers, which are too many for JSON" in refused["message"]

@@ -10,8 +10,6 @@ import pytest
 from digits.core.events import Built, Failed, Finished
 from tests.worker import networks
 
-pytestmark = pytest.mark.tensorflow
-
 
 def rows(outcome: Any) -> list[tuple[str, str, list[int | None], int]]:
     assert outcome.code == 0, outcome.output
@@ -156,9 +154,9 @@ def test_the_crop_size_is_the_input_size(visualize: Any) -> None:
     assert rows(visualize(networks.LINEAR, crop_size=5))[-1] == ("fc", "Dense", [None, 4], 104)
 
 
-def test_graph_shows_layers_and_variables_by_name(visualize: Any, in_child: Any) -> None:
+def test_graph_shows_layers_and_variables_by_name(visualize: Any) -> None:
     outcome = visualize(networks.LINEAR)
-    nodes = in_child(_graph, outcome.job_folder / "tb")
+    nodes = _graph(outcome.job_folder / "tb")
     assert nodes["fc/weights"] == "VarHandleOp"
     assert nodes["fc/MatMul"] == "MatMul"
     assert not any(name.startswith(("loss", "train")) for name in nodes)

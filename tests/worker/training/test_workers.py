@@ -23,8 +23,6 @@ from tests.waiting import wait_until
 from tests.worker import networks
 from tests.worker.conftest import Outcome, Running, snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 # A convolution, regularization, batch normalization only where it does not depend on the batch, and no dropout.
 NETWORK = networks.classifier(
     """
@@ -143,11 +141,11 @@ def check_close(one: Outcome, other: Outcome, values: Callable[..., dict[str, np
 
 
 def test_two_workers_train_as_one_does(
-    trained: Any, train_together: Any, in_shared_child: Any, tmp_path: Path
+    trained: Any, train_together: Any, in_child: Any, tmp_path: Path
 ) -> None:
     alone = trained(NETWORK, "alone", **SETTINGS)
     together = train_together(NETWORK, 2, "together", **SETTINGS)
-    check_close(alone, together, in_shared_child)
+    check_close(alone, together, in_child)
     again = train_together(NETWORK, 2, "again", **SETTINGS)
     assert rows(again) == rows(together)
     assert together.of(Finished)[0].result["workers"] == 2
@@ -156,12 +154,12 @@ def test_two_workers_train_as_one_does(
 
 @pytest.mark.parametrize("network", [SYNCHRONIZED_SLIM, SYNCHRONIZED_KERAS], ids=["slim", "keras"])
 def test_workers_normalize_by_the_records_of_all_if_they_are_synchronized(
-    trained: Any, train_together: Any, in_shared_child: Any, network: str
+    trained: Any, train_together: Any, in_child: Any, network: str
 ) -> None:
     settings = SETTINGS | {"batch_accumulation": 1, "solver": {"type": "SGD", "learning_rate": 0.002}}
     alone = trained(network, "alone", **settings)
     together = train_together(network, 2, "together", synchronized_batch_norm=True, **settings)
-    check_close(alone, together, in_shared_child)
+    check_close(alone, together, in_child)
     separate = train_together(network, 2, "separate", **settings)
     loss = (
         abs(one - other)
@@ -171,12 +169,12 @@ def test_workers_normalize_by_the_records_of_all_if_they_are_synchronized(
 
 
 @pytest.mark.nightly
-def test_four_workers_train_as_one_does(trained: Any, train_together: Any, in_shared_child: Any) -> None:
+def test_four_workers_train_as_one_does(trained: Any, train_together: Any, in_child: Any) -> None:
     alone, together = (
         trained(NETWORK, "alone", **SETTINGS),
         train_together(NETWORK, 4, "together", **SETTINGS),
     )
-    check_close(alone, together, in_shared_child)
+    check_close(alone, together, in_child)
 
 
 def test_all_workers_keep_the_same_state_and_resume_exactly(model: Any, gang: Any) -> None:
@@ -208,7 +206,7 @@ def test_all_workers_keep_the_same_state_and_resume_exactly(model: Any, gang: An
     assert not resumed[0].of(Warned)
 
 
-def test_another_number_of_workers_resumes(model: Any, gang: Any, trained: Any, in_shared_child: Any) -> None:
+def test_another_number_of_workers_resumes(model: Any, gang: Any, trained: Any, in_child: Any) -> None:
     alone = trained(NETWORK, "alone", **SETTINGS)
     folder = model(NETWORK, "changed", **SETTINGS)
     first = gang(folder, 2)
@@ -219,7 +217,7 @@ def test_another_number_of_workers_resumes(model: Any, gang: Any, trained: Any, 
         task.wait()
     resume_at(folder)
     resumed = gang(folder, 1, run=2)[0].wait()
-    check_close(alone, resumed, in_shared_child)
+    check_close(alone, resumed, in_child)
     remark = "The training continues with 1 worker after 2 workers"
     assert [item.message for item in resumed.of(Warned) if item.is_remark and remark in item.message]
 
@@ -241,11 +239,11 @@ def test_workers_that_average_weights_resume_exactly(model: Any, gang: Any) -> N
 
 
 @pytest.mark.nightly
-def test_compiled_steps_are_shared_too(train: Any, train_together: Any, in_shared_child: Any) -> None:
+def test_compiled_steps_are_shared_too(train: Any, train_together: Any, in_child: Any) -> None:
     settings = SETTINGS | {"augment": {}, "xla": True, "gradient_metrics": True}
     alone, together = train(NETWORK, name="alone", **settings), train_together(NETWORK, 2, "two", **settings)
     assert not together.of(Warned)
-    check_close(alone, together, in_shared_child)
+    check_close(alone, together, in_child)
 
 
 def test_a_failure_of_one_worker_is_reported(model: Any, gang: Any) -> None:

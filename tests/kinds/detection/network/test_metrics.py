@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 PROGRAM = """
 import numpy as np, tensorflow as tf
 from digits.data.images import Geometry
@@ -91,6 +89,5 @@ assert "[N, K, 6]" in str(targets.refuse([10]))
 """
 
 
-@pytest.mark.tensorflow
 def test_metrics_and_predictions(run_program: Callable[[str], None]) -> None:
     run_program(PROGRAM)

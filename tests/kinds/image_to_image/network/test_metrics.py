@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 PROGRAM = """
 import base64, io
 from pathlib import Path
@@ -71,6 +69,5 @@ for name in ("autoencoder", "dncnn"):
 """
 
 
-@pytest.mark.tensorflow
 def test_metrics_and_predictions_match_their_definitions(run_program: Callable[[str], None]) -> None:
     run_program(PROGRAM)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 PROGRAM = """
 import numpy as np, tensorflow as tf
 from digits.data.images import Geometry
@@ -96,6 +94,5 @@ assert single.predict(tf.zeros([5])).shape == [5, 1]
 """
 
 
-@pytest.mark.tensorflow
 def test_metrics_match_their_definitions_for_any_batch_size(run_program: Callable[[str], None]) -> None:
     run_program(PROGRAM)

@@ -15,7 +15,6 @@ PAIRS = st.lists(
 )
 
 
-@pytest.mark.tensorflow
 @given(PAIRS)
 def test_the_area_is_the_probability_of_the_right_order(tensorflow, pairs):
     from digits.kinds.pairs.network.metrics import area_under_curve
@@ -27,7 +26,6 @@ def test_the_area_is_the_probability_of_the_right_order(tensorflow, pairs):
     assert area_under_curve(distances, matches) == pytest.approx(np.mean(orders) if orders else 0.5)
 
 
-@pytest.mark.tensorflow
 @given(PAIRS)
 def test_no_threshold_is_better(tensorflow, pairs):
     from digits.kinds.pairs.network.metrics import best_threshold
@@ -39,7 +37,6 @@ def test_no_threshold_is_better(tensorflow, pairs):
     assert accuracy == pytest.approx(max(others))
 
 
-@pytest.mark.tensorflow
 def test_a_network_returns_a_distance_for_each_pair(in_child: Any) -> None:
     values = [[0.25, 1.0], [2.0, 0.0]]
     assert in_child(_record_values) == [values, values, None, None]

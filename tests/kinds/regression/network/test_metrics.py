@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 PROGRAM = """
 import json, numpy as np, tensorflow as tf
 from digits.data.images import Geometry
@@ -61,7 +59,6 @@ else:
 """
 
 
-@pytest.mark.tensorflow
 def test_metrics_match_their_formulas_for_any_scale_and_batch_size(
     run_program: Callable[[str], None],
 ) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 PROGRAM = """
 import base64, io
 import numpy as np, tensorflow as tf
@@ -78,6 +76,5 @@ assert [item["percent"] for item in classes] == [100]
 """
 
 
-@pytest.mark.tensorflow
 def test_metrics_and_predictions_match_their_definitions(run_program: Callable[[str], None]) -> None:
     run_program(PROGRAM)

@@ -11,13 +11,11 @@ import pytest
 from tests.worker import networks
 from tests.worker.conftest import snapshot, write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 WITH_HISTOGRAMS = {"epochs": 8, "solver": {"type": "ADAM", "learning_rate": 0.01}, "histograms": True}
 
 
 def histograms(folder: Path) -> dict[str, list[tuple[int, Any]]]:
-    """Return steps and histograms by tag. Call it with `in_child`, because it uses TensorFlow."""
+    """Return steps and histograms by tag."""
     from tensorflow.compat.v1.train import summary_iterator
 
     found: dict[str, list[tuple[int, Any]]] = {}
@@ -53,10 +51,10 @@ def histograms(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     ids=["slim", "keras", "tf.layers", "raw"],
 )
 def test_every_layer_has_a_histogram_of_its_activations(
-    trained: Any, in_child: Any, network: str, names: list[str], positive: str
+    trained: Any, network: str, names: list[str], positive: str
 ) -> None:
     outcome = trained(network, **WITH_HISTOGRAMS)
-    shown = in_child(histograms, outcome.job_folder / "tb" / "val")
+    shown = histograms(outcome.job_folder / "tb" / "val")
     tags = {f"activations/{name}" for name in names}
     assert tags <= set(shown), sorted(shown)
     for tag, of_tag in shown.items():
@@ -68,17 +66,15 @@ def test_every_layer_has_a_histogram_of_its_activations(
     assert min(least for _, (least, *_) in shown[f"activations/{names[-1]}"]) < 0  # logits
 
 
-def test_without_validation_the_first_training_images_are_used(
-    train: Any, in_child: Any, tmp_path: Path
-) -> None:
+def test_without_validation_the_first_training_images_are_used(train: Any, tmp_path: Path) -> None:
     write_dataset(tmp_path, {"train": 16}, size=12, channels=1)
     outcome = train(networks.LINEAR, dataset=str(tmp_path), epochs=1, histograms=True)
-    shown = in_child(histograms, outcome.job_folder / "tb" / "train")
+    shown = histograms(outcome.job_folder / "tb" / "train")
     ((step, (_, _, count, *_)),) = shown["activations/fc"]
     assert (step, count) == (2, 8 * 4)
 
 
-def test_histograms_do_not_affect_the_training(train: Any, in_child: Any) -> None:
+def test_histograms_do_not_affect_the_training(train: Any) -> None:
     """Network state and random numbers of TensorFlow and NumPy are unchanged."""
     network = networks.classifier(
         """
@@ -91,7 +87,7 @@ return slim.fully_connected(slim.dropout(x, 0.8, is_training=True), self.nclasse
 """
     )
     looked, without = (
-        in_child(snapshot, train(network, name=str(wanted), histograms=wanted).job_folder, "snapshot_2.ckpt")
+        snapshot(train(network, name=str(wanted), histograms=wanted).job_folder, "snapshot_2.ckpt")
         for wanted in (True, False)
     )
     assert set(looked) == set(without)
@@ -114,9 +110,9 @@ def _spread(values: np.ndarray) -> list[float]:
     return spread(values).numpy().tolist()
 
 
-def test_a_network_that_needs_labels_for_inference_has_histograms(train: Any, in_child: Any) -> None:
+def test_a_network_that_needs_labels_for_inference_has_histograms(train: Any) -> None:
     network = networks.LINEAR.replace(
         "self.x / 100.0", "self.x / 100.0 + 0.0 * tf.cast(self.y, tf.float32)[0]"
     )
     outcome = train(network, epochs=1, histograms=True)
-    assert "activations/fc" in in_child(histograms, outcome.job_folder / "tb" / "val")
+    assert "activations/fc" in histograms(outcome.job_folder / "tb" / "val")

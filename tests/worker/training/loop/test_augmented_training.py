@@ -12,8 +12,6 @@ from digits.core import events
 from tests.worker import networks
 from tests.worker.conftest import snapshot, write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 # Measures the input images as metrics.
 WATCHED = networks.classifier(
     """
@@ -45,7 +43,7 @@ EVERYTHING = {
 }
 
 
-def test_a_training_with_every_augmentation_is_reproducible(train: Any, in_child: Any) -> None:
+def test_a_training_with_every_augmentation_is_reproducible(train: Any) -> None:
     settings = {
         "augment": EVERYTHING,
         "balance": "class_weights",
@@ -53,17 +51,17 @@ def test_a_training_with_every_augmentation_is_reproducible(train: Any, in_child
         "solver": {"type": "ADAM"},
     }
     outcomes = [train(networks.LINEAR, name=name, **settings) for name in ("one", "two")]
-    weights = [in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt") for outcome in outcomes]
+    weights = [snapshot(outcome.job_folder, "snapshot_2.ckpt") for outcome in outcomes]
     assert [outcome.code for outcome in outcomes] == [0, 0]
     for name, values in weights[0].items():
         assert np.array_equal(values, weights[1][name]), name
 
 
-def test_augmentations_do_not_depend_on_the_batches_of_a_step(train: Any, in_child: Any) -> None:
+def test_augmentations_do_not_depend_on_the_batches_of_a_step(train: Any) -> None:
     settings = {"augment": EVERYTHING, "balance": "class_weights", "epochs": 1}
     whole = train(networks.LINEAR, name="whole", batch_size=16, **settings)
     parts = train(networks.LINEAR, name="parts", batch_size=4, batch_accumulation=4, **settings)
-    weights = [in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt") for outcome in (whole, parts)]
+    weights = [snapshot(outcome.job_folder, "snapshot_1.ckpt") for outcome in (whole, parts)]
     for name, values in weights[0].items():
         assert np.allclose(values, weights[1][name], rtol=1e-3, atol=1e-5), name
 
@@ -216,7 +214,7 @@ def test_a_rare_class_is_learned_as_well_as_a_common_one(
 
 
 def test_a_training_reports_how_its_input_is_prepared(trained: Any) -> None:
-    found = trained(networks.LINEAR, epochs=1).of(events.InputPrepared)
+    found = trained(networks.LINEAR).of(events.InputPrepared)
     assert [(prepared.split, prepared.how, prepared.records) for prepared in found] == [
         ("train", "resident", 64),
         ("val", "resident", 22),

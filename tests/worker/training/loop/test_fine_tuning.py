@@ -13,8 +13,6 @@ from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 NETWORK = networks.classifier(
     """
 x = keras.layers.Conv2D(4, 3, strides=2, name='conv')(self.x / 255.0)
@@ -40,10 +38,10 @@ def _changed(before: dict[str, np.ndarray], after: dict[str, np.ndarray]) -> set
     return {name for name in TRUNK | AVERAGES if not np.array_equal(before[name], after[name])}
 
 
-def test_the_head_is_trained_first_and_then_all_layers(train: Any, old: Path, in_child: Any) -> None:
+def test_the_head_is_trained_first_and_then_all_layers(train: Any, old: Path) -> None:
     outcome = train(NEW, weights=str(old), fine_tune=FINE_TUNE, epochs=2)
-    before = in_child(snapshot, old.parent, old.name)
-    first, second = (in_child(snapshot, outcome.job_folder, f"snapshot_{epoch}.ckpt") for epoch in (1, 2))
+    before = snapshot(old.parent, old.name)
+    first, second = (snapshot(outcome.job_folder, f"snapshot_{epoch}.ckpt") for epoch in (1, 2))
     assert _changed(before, first) == set()
     assert _changed(before, second) == TRUNK
     assert not np.array_equal(first["model/new/kernel"], second["model/new/kernel"])
@@ -56,7 +54,7 @@ def test_the_head_is_trained_first_and_then_all_layers(train: Any, old: Path, in
 
 
 def test_a_resumed_fine_tuning_ends_with_the_same_weights(
-    model: Any, start: Any, resume: Any, old: Path, in_child: Any, often: None
+    model: Any, start: Any, resume: Any, old: Path, often: None
 ) -> None:
     settings = {"weights": str(old), "fine_tune": FINE_TUNE, "epochs": 2}
     whole = start(model(NEW, "whole", **settings)).wait()
@@ -68,16 +66,16 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(
     running.stop()
     running.wait()
     assert resume(task).wait().code == 0
-    one, other = (in_child(snapshot, job, "snapshot_2.ckpt") for job in (whole.job_folder, task.parent))
+    one, other = (snapshot(job, "snapshot_2.ckpt") for job in (whole.job_folder, task.parent))
     assert one.keys() == other.keys()
     assert [name for name in one if not np.array_equal(one[name], other[name])] == []
 
 
-def test_without_a_new_head_all_layers_are_trained_at_once(train: Any, old: Path, in_child: Any) -> None:
+def test_without_a_new_head_all_layers_are_trained_at_once(train: Any, old: Path) -> None:
     outcome = train(OLD, weights=str(old), fine_tune=FINE_TUNE, epochs=1)
     before, after = (
-        in_child(snapshot, old.parent, old.name),
-        in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"),
+        snapshot(old.parent, old.name),
+        snapshot(outcome.job_folder, "snapshot_1.ckpt"),
     )
     assert _changed(before, after) == TRUNK
 
@@ -103,7 +101,7 @@ def test_a_head_phase_without_xla_is_reported(train: Any, old: Path) -> None:
 
 
 def test_weights_of_another_network_are_refused(fail: Any, trained: Any) -> None:
-    other = trained(networks.LINEAR, "other", epochs=1).job_folder / "snapshot_1.ckpt"
+    other = trained(networks.LINEAR, "other").job_folder / "snapshot_1.ckpt"
     outcome = fail(NEW, weights=str(other), fine_tune=FINE_TUNE)
     assert "do not fit this network" in outcome.failure.message
 

@@ -18,8 +18,6 @@ from tests.worker import networks
 from tests.worker.conftest import snapshot
 from tests.worker.training.weights.test_resume import fails_at
 
-pytestmark = pytest.mark.tensorflow
-
 SETTINGS: dict[str, Any] = {"epochs": 4, "best_metric": "loss", "solver": {"type": "MOMENTUM"}}
 
 
@@ -43,9 +41,7 @@ def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callabl
     return make
 
 
-def test_training_continues_without_snapshots_that_do_not_fit(
-    train: Any, trained: Any, in_child: Any, full: Any
-) -> None:
+def test_training_continues_without_snapshots_that_do_not_fit(train: Any, trained: Any, full: Any) -> None:
     whole = trained(networks.LINEAR, name="whole", **SETTINGS)
     between = {f"resume_{step}.ckpt" for step in range(17, 24)}
     full(lambda target: target.name in {"snapshot_2.ckpt", "snapshot_3.ckpt", *between})
@@ -57,7 +53,7 @@ def test_training_continues_without_snapshots_that_do_not_fit(
     assert [saved.epoch for saved in outcome.of(Saved)] == [1, 4]
     # A snapshot that was not saved is never the best one.
     assert [best.epoch for best in outcome.of(BestSnapshotChanged)] == [1, 4]
-    one, two = (in_child(snapshot, item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
+    one, two = (snapshot(item.job_folder, "snapshot_4.ckpt") for item in (whole, outcome))
     assert all(np.array_equal(value, two[name]) for name, value in one.items())
 
 
@@ -76,9 +72,7 @@ def test_a_snapshot_that_was_skipped_is_not_retried_when_the_training_resumes(
     assert [saved.epoch for saved in again.of(Saved)] == [1, 3, 4]
 
 
-def test_a_resume_point_that_does_not_fit_keeps_the_previous_one(
-    train: Any, start: Any, in_child: Any, full: Any
-) -> None:
+def test_a_resume_point_that_does_not_fit_keeps_the_previous_one(train: Any, start: Any, full: Any) -> None:
     full(lambda target: target.name.startswith("resume_"))
     outcome = train(networks.LINEAR, **SETTINGS)
     assert len(outcome.of(Saved)) == 4

@@ -11,8 +11,6 @@ import pytest
 
 from tests.worker.conftest import write_dataset
 
-pytestmark = pytest.mark.tensorflow
-
 RECORDS = 21
 TRAINING_SIZE = 8
 
@@ -69,9 +67,9 @@ def compute(accepts: Callable[[int], bool], counts: list[int]) -> Any:
     ],
 )
 def test_a_network_computes_batches_of_any_size(
-    in_shared_child: Any, accepts: Callable[[int], bool], counts: list[int], sizes: list[int], smallest: int
+    in_child: Any, accepts: Callable[[int], bool], counts: list[int], sizes: list[int], smallest: int
 ) -> None:
-    sums, results, computed, least = in_shared_child(compute, accepts, counts)
+    sums, results, computed, least = in_child(compute, accepts, counts)
     assert (computed, least) == (sizes, smallest)
     for count, result in zip(counts, results, strict=True):
         assert list(result) == ["sums", "y", "mean"]
@@ -81,9 +79,9 @@ def test_a_network_computes_batches_of_any_size(
         assert result["mean"] == 3
 
 
-def test_a_network_that_accepts_no_batch_raises_its_own_error(in_shared_child: Any) -> None:
+def test_a_network_that_accepts_no_batch_raises_its_own_error(in_child: Any) -> None:
     with pytest.raises(AssertionError, match="InvalidArgumentError: 8 records"):
-        in_shared_child(compute, _nothing, [8])
+        in_child(compute, _nothing, [8])
 
 
 def squeeze(counts: list[int]) -> Any:
@@ -95,8 +93,8 @@ def squeeze(counts: list[int]) -> Any:
     return [batches(np.ones((count, 5), np.float32)).shape for count in counts], batches.smallest
 
 
-def test_a_network_that_drops_the_batch_axis_gets_two_records(in_shared_child: Any) -> None:
-    assert in_shared_child(squeeze, [1, 3]) == ([(1, 5), (3, 5)], 2)
+def test_a_network_that_drops_the_batch_axis_gets_two_records(in_child: Any) -> None:
+    assert in_child(squeeze, [1, 3]) == ([(1, 5), (3, 5)], 2)
 
 
 def read(folder: Path, places: list[int], size: int) -> Any:
@@ -110,15 +108,15 @@ def read(folder: Path, places: list[int], size: int) -> Any:
     return batches
 
 
-def test_records_are_read_in_batches(tmp_path: Path, in_shared_child: Any) -> None:
+def test_records_are_read_in_batches(tmp_path: Path, in_child: Any) -> None:
     write_dataset(tmp_path, {"train": 4, "val": RECORDS}, size=4, channels=1)
-    each = in_shared_child(read, tmp_path, list(range(RECORDS)), 1)
+    each = in_child(read, tmp_path, list(range(RECORDS)), 1)
     assert [part for part, _, _ in each] == [[place] for place in range(RECORDS)]
     places = np.random.default_rng(1).permutation(RECORDS)[:17].tolist()
-    batches = in_shared_child(read, tmp_path, places, 16)
+    batches = in_child(read, tmp_path, places, 16)
     assert [len(part) for part, _, _ in batches] == [16, 1]
     assert [place for part, _, _ in batches for place in part] == places
     for part, sums, targets in batches:
         assert sums == [each[place][1][0] for place in part]
         assert targets == [each[place][2][0] for place in part]
-    assert in_shared_child(read, tmp_path, [], 16) == []
+    assert in_child(read, tmp_path, [], 16) == []

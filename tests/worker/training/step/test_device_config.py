@@ -17,8 +17,6 @@ from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 from tests.worker.training.loop.test_activations import histograms
 
-pytestmark = pytest.mark.tensorflow
-
 SGD = {"type": "SGD", "learning_rate": 0.05}
 MOMENTUM = {"type": "MOMENTUM", "learning_rate": 0.02, "momentum": 0.9}
 
@@ -33,9 +31,9 @@ with slim.arg_scope([slim.conv2d, slim.fully_connected], weights_regularizer=sli
 )
 
 
-def _weights(in_child: Any, outcome: Outcome, name: str) -> dict[str, np.ndarray]:
+def _weights(outcome: Outcome, name: str) -> dict[str, np.ndarray]:
     assert outcome.code == 0, outcome.output
-    return in_child(snapshot, outcome.job_folder, name)
+    return snapshot(outcome.job_folder, name)
 
 
 def _assert_alike(
@@ -63,26 +61,22 @@ ACCUMULATED: dict[str, Any] = {
     [SGD, pytest.param({"type": "ADAM", "learning_rate": 0.001}, marks=pytest.mark.nightly)],
     ids=["sgd", "adam"],
 )
-def test_accumulated_batches_match_one_larger_batch(
-    train: Any, trained: Any, in_child: Any, solver: dict[str, Any]
-) -> None:
+def test_accumulated_batches_match_one_larger_batch(train: Any, trained: Any, solver: dict[str, Any]) -> None:
     settings = {**ACCUMULATED, "solver": solver}
     large = train(CONVOLUTIONS, name="large", **{**settings, "batch_size": 16, "batch_accumulation": 1})
     small = trained(CONVOLUTIONS, name="small", **settings)
-    _assert_alike(
-        _weights(in_child, large, "snapshot_3.ckpt"), _weights(in_child, small, "snapshot_3.ckpt"), 1e-4
-    )
+    _assert_alike(_weights(large, "snapshot_3.ckpt"), _weights(small, "snapshot_3.ckpt"), 1e-4)
     assert small.values("val", "loss") == pytest.approx(large.values("val", "loss"), rel=1e-3)
     # The batches of a step count as one.
-    assert _weights(in_child, small, "snapshot_3.ckpt")["global_step"] == 12
+    assert _weights(small, "snapshot_3.ckpt")["global_step"] == 12
     assert [row.step for row in small.of(Measured) if row.stage == "val"] == [0, 4, 8, 12]
     assert small.values("train", "learning_rate")[-1] == pytest.approx(0.1 * solver["learning_rate"])
 
 
-def test_several_losses_are_accumulated_separately(train: Any, in_child: Any) -> None:
+def test_several_losses_are_accumulated_separately(train: Any) -> None:
     large = train(TWO_LOSSES, name="large", batch_size=16, solver=SGD)
     small = train(TWO_LOSSES, name="small", batch_size=4, batch_accumulation=4, solver=SGD)
-    _assert_alike(_weights(in_child, large, "snapshot_2.ckpt"), _weights(in_child, small, "snapshot_2.ckpt"))
+    _assert_alike(_weights(large, "snapshot_2.ckpt"), _weights(small, "snapshot_2.ckpt"))
 
 
 # Both losses depend on both weights, but each trains only one of them.
@@ -108,14 +102,12 @@ PICTURES = CONVOLUTIONS.replace(
 )
 
 
-def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any, in_child: Any) -> None:
+def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any) -> None:
     plain = trained(CONVOLUTIONS, name="plain", **ACCUMULATED)
     pictured = train(PICTURES, name="pictured", **ACCUMULATED)
-    _assert_alike(
-        _weights(in_child, plain, "snapshot_3.ckpt"), _weights(in_child, pictured, "snapshot_3.ckpt")
-    )
-    assert in_child(histograms, plain.job_folder / "tb" / "train") == {}
-    shown = in_child(histograms, pictured.job_folder / "tb" / "train")
+    _assert_alike(_weights(plain, "snapshot_3.ckpt"), _weights(pictured, "snapshot_3.ckpt"))
+    assert histograms(plain.job_folder / "tb" / "train") == {}
+    shown = histograms(pictured.job_folder / "tb" / "train")
     # The step after each validation except the last: its first batch of 4 images, with 4 outputs each.
     assert [(step, count) for step, (_, _, count, *_) in shown["logits"]] == [(1, 16), (5, 16), (9, 16)]
 
@@ -134,13 +126,13 @@ def test_histograms_are_written_from_accumulated_steps(train: Any, trained: Any,
     ],
 )
 # `test_several_devices_with_gradient_accumulation` has the weights on the first device.
-def test_two_devices_match_one(trained: Any, model: Any, in_child: Any, weights_on: str, batch: int) -> None:
+def test_two_devices_match_one(
+    trained: Any, model: Any, in_own_child: Any, weights_on: str, batch: int
+) -> None:
     settings = {"epochs": 3, "solver": MOMENTUM, "batch_size": batch}
     one = trained(CONVOLUTIONS, name="one", **settings)
-    two = _on_processors(in_child, model(REPORTING, name="two", weights_on=weights_on, **settings))
-    _assert_alike(
-        _weights(in_child, one, "snapshot_3.ckpt"), _weights(in_child, two, "snapshot_3.ckpt"), 1e-4
-    )
+    two = _on_processors(in_own_child, model(REPORTING, name="two", weights_on=weights_on, **settings))
+    _assert_alike(_weights(one, "snapshot_3.ckpt"), _weights(two, "snapshot_3.ckpt"), 1e-4)
     assert two.values("val", "loss") == pytest.approx(one.values("val", "loss"), rel=1e-3)
     assert two.values("val", "accuracy") == pytest.approx(one.values("val", "accuracy"))
     assert {f"training {batch // 2} on CPU:0", f"training {-(-batch // 2)} on CPU:1"} <= seen(two)
@@ -167,39 +159,37 @@ def seen(outcome: Outcome) -> set[str]:
     return {line for line in lines if line.startswith("training ")}
 
 
-def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_child: Any) -> None:
+def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_own_child: Any) -> None:
     settings = {"solver": MOMENTUM, "epochs": 2, "weights_on": "first_gpu"}
     one = train(PICTURES, name="one", batch_size=18, **settings)
     task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
-    two = _on_processors(in_child, task)
-    _assert_alike(
-        _weights(in_child, one, "snapshot_2.ckpt"), _weights(in_child, two, "snapshot_2.ckpt"), 1e-4
-    )
+    two = _on_processors(in_own_child, task)
+    _assert_alike(_weights(one, "snapshot_2.ckpt"), _weights(two, "snapshot_2.ckpt"), 1e-4)
 
 
-def test_replicas_share_variables_created_directly(model: Any, in_child: Any) -> None:
+def test_replicas_share_variables_created_directly(model: Any, in_own_child: Any) -> None:
     network = networks.RAW.replace(
         "accuracy =", "loss_weight = tf.Variable(1.0, trainable=False, name='share')\n        accuracy =", 1
     )
-    outcome = _on_processors(in_child, model(network, epochs=1, batch_accumulation=2))
+    outcome = _on_processors(in_own_child, model(network, epochs=1, batch_accumulation=2))
     assert outcome.code == 0, outcome.output
-    names = set(in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt"))
+    names = set(snapshot(outcome.job_folder, "snapshot_1.ckpt"))
     made = {"model/conv/w", "model/conv/b", "model/out", "model/out_1", "loss/share"}
     assert names == {*made, "global_step"}
 
 
-def test_a_network_can_require_one_device(train: Any, model: Any, in_child: Any) -> None:
+def test_a_network_can_require_one_device(train: Any, model: Any, in_own_child: Any) -> None:
     network = REPORTING.replace("(Tower):", "(Tower):\n    disableAutoDataParallelism = True")
-    outcome = _on_processors(in_child, model(network, batch_size=7))
+    outcome = _on_processors(in_own_child, model(network, batch_size=7))
     assert outcome.code == 0, outcome.output
     assert {line.split(" on ")[0] for line in seen(outcome)} == {"training 7"}
 
 
-def _on_processors(in_child: Any, task: Path, count: int = 2) -> Outcome:
+def _on_processors(in_own_child: Any, task: Path, count: int = 2) -> Outcome:
     """Run a task in a child process in which the CPU counts as several devices."""
     from digits.core import events
 
-    code = in_child(_run_on_processors, str(task), count)
+    code = in_own_child(_run_on_processors, str(task), count)
     return Outcome(
         code, events.read(task / "events.jsonl")[0], (task / "output.log").read_text(), task.parent
     )
@@ -254,12 +244,12 @@ LEARNING = {
         ),
     ],
 )
-def test_networks_learn_in_half_precision(train: Any, in_child: Any, name: str, precision: str) -> None:
+def test_networks_learn_in_half_precision(train: Any, name: str, precision: str) -> None:
     outcome = train(
         LEARNING[name], epochs=10, solver=MOMENTUM, precision=precision, val_interval=10, snapshot_interval=10
     )
     assert outcome.values("val", "accuracy")[-1] > 0.9
-    assert_no_half_precision(_weights(in_child, outcome, "snapshot_10.ckpt"))
+    assert_no_half_precision(_weights(outcome, "snapshot_10.ckpt"))
 
 
 def assert_no_half_precision(weights: dict[str, np.ndarray]) -> None:
@@ -320,19 +310,19 @@ return slim.fully_connected(self.features / 100.0 * self.variable, self.nclasses
     assert np.isfinite(outcome.values("train", "far") + outcome.values("train", "inner")).all()
 
 
-def test_half_precision_approximates_float32(train: Any, in_child: Any) -> None:
+def test_half_precision_approximates_float32(train: Any) -> None:
     full, half = (
         train(CONVOLUTIONS, name=precision, precision=precision, epochs=4, solver=SGD)
         for precision in ("float32", "mixed_float16")
     )
-    expected = _weights(in_child, full, "snapshot_4.ckpt")
-    found = _weights(in_child, half, "snapshot_4.ckpt")
+    expected = _weights(full, "snapshot_4.ckpt")
+    found = _weights(half, "snapshot_4.ckpt")
     for name in ("model/conv/weights", "model/fc/weights"):
         assert found[name] == pytest.approx(expected[name], abs=0.01), name
     assert half.values("val", "loss") == pytest.approx(full.values("val", "loss"), rel=0.05)
 
 
-def test_regularization_is_exact_in_half_precision(train: Any, in_child: Any) -> None:
+def test_regularization_is_exact_in_half_precision(train: Any) -> None:
     """The sum of squares of 144 * 4 weights of 50 would overflow in half precision."""
     network = networks.classifier(
         """
@@ -345,7 +335,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc',
     outcome = train(
         network, epochs=1, precision="mixed_float16", solver={"type": "SGD", "learning_rate": 0.1}
     )
-    weights = _weights(in_child, outcome, "snapshot_1.ckpt")["model/fc/weights"]
+    weights = _weights(outcome, "snapshot_1.ckpt")["model/fc/weights"]
     assert weights == pytest.approx(np.full((144, 4), 50 * 0.95**8, np.float32), rel=1e-4)
 
 
@@ -376,14 +366,14 @@ def _overflowing_steps() -> tuple[list[int], list[float]]:
     return counts, scales
 
 
-def test_the_loss_scale_decreases_until_gradients_are_finite(train: Any, in_child: Any) -> None:
+def test_the_loss_scale_decreases_until_gradients_are_finite(train: Any) -> None:
     """Gradients in the thousands overflow in half precision with the initial scale."""
     network = networks.classifier(
         "return slim.fully_connected(slim.flatten(self.x) / 100.0, self.nclasses, activation_fn=None, scope='fc')"
     ).replace("return digits.classification_loss(", "return 3000.0 * digits.classification_loss(")
     solver = {"type": "SGD", "learning_rate": 1e-5}
     outcome = train(network, precision="mixed_float16", epochs=4, solver=solver)
-    weights = _weights(in_child, outcome, "snapshot_4.ckpt")
+    weights = _weights(outcome, "snapshot_4.ckpt")
     assert weights["optimizer/loss_scale"] < 2**15
     losses = outcome.values("val", "loss")
     assert losses[-1] < losses[0]
@@ -392,20 +382,18 @@ def test_the_loss_scale_decreases_until_gradients_are_finite(train: Any, in_chil
 # XLA
 
 
-def test_a_compiled_training_has_the_same_result(train: Any, in_child: Any) -> None:
+def test_a_compiled_training_has_the_same_result(train: Any) -> None:
     settings = {"epochs": 2, "solver": {"type": "ADAM", "learning_rate": 0.001}}
     plain = train(PICTURES, name="plain", **settings)
     compiled = train(PICTURES, name="compiled", xla=True, **settings)
     assert not compiled.of(Warned)
     doing = [[event.doing for event in outcome.of(Progressed)] for outcome in (plain, compiled)]
     assert "Compiling a step" in doing[1] and "Compiling a step" not in doing[0]
-    _assert_alike(
-        _weights(in_child, plain, "snapshot_2.ckpt"), _weights(in_child, compiled, "snapshot_2.ckpt"), 1e-4
-    )
+    _assert_alike(_weights(plain, "snapshot_2.ckpt"), _weights(compiled, "snapshot_2.ckpt"), 1e-4)
 
 
 @pytest.mark.parametrize("name", ["keras", pytest.param("lenet", marks=pytest.mark.nightly)])
-def test_compiled_networks_learn(train: Any, in_child: Any, name: str) -> None:
+def test_compiled_networks_learn(train: Any, name: str) -> None:
     network = LEARNING[name].replace("x = self.x", "print('built', self.is_training); x = self.x")
     outcome = train(
         network.replace("x = tf.reshape(self.x", "print('built', self.is_training); x = tf.reshape(self.x"),
@@ -419,7 +407,7 @@ def test_compiled_networks_learn(train: Any, in_child: Any, name: str) -> None:
     assert not outcome.of(Warned)
     assert outcome.output.count("built True") == 1
     assert outcome.values("val", "accuracy")[-1] > 0.9
-    assert_no_half_precision(_weights(in_child, outcome, "snapshot_15.ckpt"))
+    assert_no_half_precision(_weights(outcome, "snapshot_15.ckpt"))
 
 
 def test_summary_operations_are_not_compiled(train: Any) -> None:
@@ -441,10 +429,10 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None)
     assert "PyFunc" in outcome.of(Warned)[0].message
 
 
-def test_a_variable_on_another_device_is_named(in_child: Any, tmp_path: Path) -> None:
+def test_a_variable_on_another_device_is_named(in_own_child: Any, tmp_path: Path) -> None:
     """On a GPU, this applies to int32 variables; here all variables are on another device."""
     (tmp_path / "network.py").write_text(networks.LINEAR)
-    message = in_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
+    message = in_own_child(_remark_on_variables_elsewhere, tmp_path / "network.py")
     assert message.startswith("XLA cannot compile this network: the variable model/fc/")
     assert "int64" in message
 
@@ -480,7 +468,7 @@ def _remark_on_variables_elsewhere(path: Path) -> str:
     return warning
 
 
-def test_a_step_that_fails_at_run_time_is_trained_without_xla(train: Any, in_child: Any) -> None:
+def test_a_step_that_fails_at_run_time_is_trained_without_xla(train: Any) -> None:
     """The compiled program is valid but calls a kernel that the device lacks."""
     network = networks.classifier(
         """
@@ -498,9 +486,7 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     assert message.startswith("XLA cannot compile this network: No registered")
     assert "no_such_kernel" in message and message.endswith("It is trained without XLA.")
     usual = train(network.replace("asked = []", "asked = [1]"), name="usual", epochs=1)
-    _assert_alike(
-        _weights(in_child, usual, "snapshot_1.ckpt"), _weights(in_child, outcome, "snapshot_1.ckpt"), 1e-6
-    )
+    _assert_alike(_weights(usual, "snapshot_1.ckpt"), _weights(outcome, "snapshot_1.ckpt"), 1e-6)
 
 
 # Errors

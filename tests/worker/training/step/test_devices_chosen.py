@@ -6,10 +6,6 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pytest
-
-pytestmark = pytest.mark.tensorflow
-
 
 class Configuration:
     """A fake ``tf.config`` of a machine with GPUs that records its settings."""
@@ -58,8 +54,10 @@ def _prepare(count: int, folder: Path, settings: dict[str, Any]) -> tuple[Any, .
     return found, gpus, configuration.visible, configuration.growing, configuration.limits, warnings
 
 
-def test_all_chosen_gpus_are_used(in_child: Any, tmp_path: Path) -> None:
-    found, gpus, visible, growing, limits, warnings = in_child(_prepare, 2, tmp_path, {"devices": ["1", "3"]})
+def test_all_chosen_gpus_are_used(in_own_child: Any, tmp_path: Path) -> None:
+    found, gpus, visible, growing, limits, warnings = in_own_child(
+        _prepare, 2, tmp_path, {"devices": ["1", "3"]}
+    )
     assert found.devices == ("/device:GPU:0", "/device:GPU:1")
     assert (gpus, visible, growing) == ([1, 3], ["gpu 0", "gpu 1"], ["gpu 0", "gpu 1"])
     assert not limits
@@ -67,16 +65,16 @@ def test_all_chosen_gpus_are_used(in_child: Any, tmp_path: Path) -> None:
     assert not found.compiled
 
 
-def test_chosen_gpus_are_selected_if_all_are_visible(in_child: Any, tmp_path: Path) -> None:
-    found, gpus, visible, *_ = in_child(_prepare, 4, tmp_path, {"devices": ["3"]})
+def test_chosen_gpus_are_selected_if_all_are_visible(in_own_child: Any, tmp_path: Path) -> None:
+    found, gpus, visible, *_ = in_own_child(_prepare, 4, tmp_path, {"devices": ["3"]})
     assert found.devices == ("/device:GPU:0",)
     assert (gpus, visible) == ([3], ["gpu 3"])
     assert found.compiled
 
 
-def test_gpu_memory_is_limited(in_child: Any, tmp_path: Path) -> None:
+def test_gpu_memory_is_limited(in_own_child: Any, tmp_path: Path) -> None:
     settings = {"devices": ["0", "1"], "gpu_memory_mb": 2000, "weights_on": "cpu", "xla": True}
-    found, _, _, growing, limits, warnings = in_child(_prepare, 2, tmp_path, settings)
+    found, _, _, growing, limits, warnings = in_own_child(_prepare, 2, tmp_path, settings)
     assert limits == {"gpu 0": 2000, "gpu 1": 2000}
     assert not growing
     assert found.weights_device == "/device:CPU:0"
@@ -84,13 +82,13 @@ def test_gpu_memory_is_limited(in_child: Any, tmp_path: Path) -> None:
     assert "XLA" in warnings[0]
 
 
-def test_every_device_gets_a_record(in_child: Any, tmp_path: Path) -> None:
-    found, *_ = in_child(_prepare, 4, tmp_path, {"devices": ["0", "1", "2", "3"], "batch_size": 2})
+def test_every_device_gets_a_record(in_own_child: Any, tmp_path: Path) -> None:
+    found, *_ = in_own_child(_prepare, 4, tmp_path, {"devices": ["0", "1", "2", "3"], "batch_size": 2})
     assert len(found.devices) == 2
 
 
-def test_without_gpus_the_cpu_trains(in_child: Any, tmp_path: Path) -> None:
-    found, gpus, *_, warnings = in_child(_prepare, 0, tmp_path, {"devices": ["0"]})
+def test_without_gpus_the_cpu_trains(in_own_child: Any, tmp_path: Path) -> None:
+    found, gpus, *_, warnings = in_own_child(_prepare, 0, tmp_path, {"devices": ["0"]})
     assert (found.devices, gpus) == (("/device:CPU:0",), [])
     assert not found.compiled
     assert "no GPU" in warnings[0]

@@ -9,8 +9,6 @@ import pytest
 from digits.core.events import Warned
 from tests.worker import networks
 
-pytestmark = pytest.mark.tensorflow
-
 # Divides by zero from the fourth step on, in a separate scope.
 DIVIDES = networks.classifier(
     """

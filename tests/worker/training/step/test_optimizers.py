@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.tensorflow
-
 GRADIENTS = (np.array([0.5, -2.0]), np.array([0.1, 1.0]))
 START = np.array([1.0, -1.0])
 RATE = 0.1
@@ -108,18 +106,18 @@ FORMULAS = {
 }
 
 
-def test_two_steps_follow_the_formula(in_shared_child: Any) -> None:
-    for kind, (value, _) in in_shared_child(_two_steps, list(FORMULAS)).items():
+def test_two_steps_follow_the_formula(in_child: Any) -> None:
+    for kind, (value, _) in in_child(_two_steps, list(FORMULAS)).items():
         assert value == pytest.approx(FORMULAS[kind], rel=1e-4), kind
 
 
-def test_state_is_named_after_slot_and_variable(in_shared_child: Any) -> None:
-    _, names = in_shared_child(_two_steps, ["RMSPROP"])["RMSPROP"]
+def test_state_is_named_after_slot_and_variable(in_child: Any) -> None:
+    _, names = in_child(_two_steps, ["RMSPROP"])["RMSPROP"]
     assert names == ["optimizer/mean_square/model/w", "optimizer/momentum/model/w"]
 
 
-def test_every_optimizer_of_the_form_exists(in_shared_child: Any) -> None:
-    assert in_shared_child(_kinds) == list(FORMULAS_IN_FORM)
+def test_every_optimizer_of_the_form_exists(in_child: Any) -> None:
+    assert in_child(_kinds) == list(FORMULAS_IN_FORM)
 
 
 FORMULAS_IN_FORM = "SGD MOMENTUM NESTEROV ADAGRAD ADAGRADDA ADADELTA ADAM ADAMW LION RMSPROP FTRL".split()

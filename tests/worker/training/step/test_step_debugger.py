@@ -12,8 +12,6 @@ from digits.core.events import Finished
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
-pytestmark = pytest.mark.tensorflow
-
 
 @pytest.fixture
 def look(preflight: Any) -> Callable[..., Outcome]:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 
 from digits.core.events import Measured
 from digits.core.recipe import Solver
 from tests.worker import networks
 from tests.worker.conftest import snapshot
-
-pytestmark = [pytest.mark.tensorflow]
 
 RATE = 0.05
 # Two layers, of which the second has a bias, and the norms of their weights before each step.
@@ -44,7 +41,7 @@ def test_updates_are_measured_at_an_interval_and_do_not_change(train: Any, in_ch
         assert 0 < sum(squares) <= row.values["gradient_norm"] ** 2 * 1.001
         assert sum(squares) > 0.5 * row.values["gradient_norm"] ** 2
     assert not any("gradient_norm" in row.values for row in plain.of(Measured))
-    weights = [in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt") for outcome in (measured, plain)]
+    weights = [snapshot(outcome.job_folder, "snapshot_3.ckpt") for outcome in (measured, plain)]
     for name, value in weights[0].items():
         np.testing.assert_allclose(value, weights[1][name], rtol=1e-5, atol=1e-6, err_msg=name)
     # A tower of layers shows some of them, the first and the last included.

@@ -13,8 +13,6 @@ from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 PRETRAINED = networks.classifier(
     """
 graph = tf.GraphDef()
@@ -68,7 +66,7 @@ def test_a_network_can_use_a_frozen_graph_a_saved_model_and_a_keras_model(
     outcome = start(task).wait()
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
-    values = in_child(snapshot, outcome.job_folder, "snapshot_3.ckpt")
+    values = snapshot(outcome.job_folder, "snapshot_3.ckpt")
     trained = {"model/fc/weights", "model/fc/biases"}
     assert {name for name in values if name.startswith("model/")} == trained | {
         "model/old/kernel",
@@ -253,9 +251,9 @@ class UserModel(Tower):
 """
 
 
-def test_a_network_with_external_memory_trains(train: Any, in_child: Any) -> None:
+def test_a_network_with_external_memory_trains(train: Any) -> None:
     outcome = train(MEMORY, epochs=2)
-    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    values = snapshot(outcome.job_folder, "snapshot_2.ckpt")
     assert "model/scale" in values and values["model/scale"] != 1
 
 
@@ -285,11 +283,11 @@ return slim.fully_connected(y, self.nclasses, activation_fn=None, scope='out')
 )
 
 
-def test_a_python_function_has_a_gradient_and_a_hook_adds_a_layer(train: Any, in_child: Any) -> None:
+def test_a_python_function_has_a_gradient_and_a_hook_adds_a_layer(train: Any) -> None:
     outcome = train(PY_FUNC, epochs=2)
     losses = outcome.values("val", "loss")
     assert losses[-1] < losses[0]
-    values = in_child(snapshot, outcome.job_folder, "snapshot_2.ckpt")
+    values = snapshot(outcome.job_folder, "snapshot_2.ckpt")
     assert np.abs(values["model/tuned/biases"]).max() > 0  # the loss uses the returned value
 
 

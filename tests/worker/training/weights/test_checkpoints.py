@@ -19,8 +19,6 @@ from digits.kinds.views import Metric
 from tests.worker import networks
 from tests.worker.conftest import Outcome
 
-pytestmark = pytest.mark.tensorflow
-
 # The score of each validation, read from a script by its index.
 SCRIPTED = networks.classifier(
     "return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses)"

@@ -14,8 +14,6 @@ from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 from tests.worker.training.weights.test_resume import same
 
-pytestmark = pytest.mark.tensorflow
-
 DATA, INDEX, POINT = ".data-00000-of-00001", ".index", ".resume.json"
 
 
@@ -31,9 +29,9 @@ def damage(path: Path) -> None:
     path.write_bytes(data)
 
 
-def test_the_newest_intact_resume_point_is_used(training: Outcome, resume: Any, in_child: Any) -> None:
+def test_the_newest_intact_resume_point_is_used(training: Outcome, resume: Any) -> None:
     job, rows = training.job_folder, training.of(Measured)
-    weights = in_child(snapshot, job, "snapshot_3.ckpt")
+    weights = snapshot(job, "snapshot_3.ckpt")
     damage(job / f"snapshot_3.ckpt{POINT}")
     damage(job / f"snapshot_2.ckpt{DATA}")
     again = resume(job / "train").wait()
@@ -45,9 +43,9 @@ def test_the_newest_intact_resume_point_is_used(training: Outcome, resume: Any, 
     assert "resumes from snapshot_1.ckpt instead, after step 8 (epoch 1)" in warned.message
     assert warned.message in again.output
     # All files exist again and are intact.
-    same(in_child, training, again, "snapshot_3.ckpt")
+    same(training, again, "snapshot_3.ckpt")
     assert {name: value.tobytes() for name, value in weights.items()} == {
-        name: value.tobytes() for name, value in in_child(snapshot, job, "snapshot_3.ckpt").items()
+        name: value.tobytes() for name, value in snapshot(job, "snapshot_3.ckpt").items()
     }
     assert [row.step for row in again.of(Measured)[len(rows) :] if row.stage == "train"] == list(range(9, 25))
     assert resume(job / "train").wait().of(Warned) == [warned]

@@ -18,8 +18,6 @@ from tests.worker import networks
 from tests.worker.conftest import snapshot
 from tests.worker.training.weights.test_resume import same
 
-pytestmark = pytest.mark.tensorflow
-
 SETTINGS: dict[str, Any] = {
     "epochs": 2,
     "val_interval": 0.75,
@@ -34,7 +32,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     model: Any,
     start: Any,
     resume: Any,
-    in_child: Any,
+    in_own_child: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -44,7 +42,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
         recording.start(patched)
         outcome = start(task_folder).wait()
     assert outcome.code == 0, outcome.output
-    steps = in_child(_resumed_steps, recording, task_folder.parent, tmp_path / "states")
+    steps = in_own_child(_resumed_steps, recording, task_folder.parent, tmp_path / "states")
     certain = [step for step, *_ in steps]
     assert certain == sorted(certain) and certain[-1] == 16  # resume points are never lost
     assert len(set(certain)) > 5
@@ -53,7 +51,7 @@ def test_every_state_has_all_rows_up_to_the_resume_step(
     again = resume(tmp_path / "states" / str(states // 2) / "train").wait()
     assert again.code == 0, again.output
     assert 0 < again.of(Resumed)[0].step < 16
-    same(in_child, outcome, again, "snapshot_2.ckpt")
+    same(outcome, again, "snapshot_2.ckpt")
 
 
 def _resumed_steps(recording: Recording, finished: Path, place: Path) -> list[list[int]]:

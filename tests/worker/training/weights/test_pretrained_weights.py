@@ -18,8 +18,6 @@ from digits.data.pretrained_catalog import Pretrained, WeightsFile
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 
 def tiny_net(
     weights: Any = None,
@@ -139,13 +137,13 @@ def test_a_truncated_file_of_an_administrator_is_explained(
 
 
 def test_a_network_uses_imagenet_features(
-    train: Any, entry: Pretrained, colors: Path, tmp_path: Path, in_child: Any
+    train: Any, entry: Pretrained, colors: Path, tmp_path: Path
 ) -> None:
     places = {"weights_folder": str(tmp_path / "published")}
     outcome = train(ON_TOP.format(source="tiny", input=""), dataset=str(colors), epochs=1, **places)
     (loaded,) = outcome.of(WeightsLoaded)
     assert set(loaded.taken) == TRUNK and not outcome.of(Warned)
-    after = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    after = snapshot(outcome.job_folder, "snapshot_1.ckpt")
     assert np.array_equal(after["model/tiny_norm/moving_mean"], np.zeros(4))
 
 
@@ -166,7 +164,7 @@ def test_a_network_uses_the_features_of_a_keras_model(
     outcome = train(text, **settings)
     (loaded,) = outcome.of(WeightsLoaded)
     assert loaded.source == path.name and set(loaded.taken) == TRUNK
-    after = in_child(snapshot, outcome.job_folder, "snapshot_1.ckpt")
+    after = snapshot(outcome.job_folder, "snapshot_1.ckpt")
     assert np.array_equal(after["model/tiny_conv/kernel"], kernel)
     assert after["model/new/kernel"].shape == (4, 3)
 

@@ -12,8 +12,6 @@ from digits.core.events import Warned, WeightsLoaded
 from tests.worker import networks
 from tests.worker.conftest import snapshot as read_snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 WANTED = {"model/conv1/weights": [3, 2], "model/conv1/biases": [2], "model/fc/weights": [2, 4]}
 
 
@@ -55,9 +53,9 @@ def _from_old(folder: Path, version: int, ending: str) -> Any:
 
 @pytest.mark.parametrize(("version", "ending"), [(2, ""), (2, ".index"), (2, ".meta"), (1, "")])
 def test_tensorflow_1_checkpoints_are_loaded(
-    in_shared_child: Any, tmp_path: Path, version: int, ending: str
+    in_child: Any, tmp_path: Path, version: int, ending: str
 ) -> None:
-    report, same = in_shared_child(_from_old, tmp_path, version, ending)
+    report, same = in_child(_from_old, tmp_path, version, ending)
     assert same == list(report.taken) == list(WANTED)
     assert report.remark == "" and report.unused == []
 
@@ -66,8 +64,8 @@ def _from_a_folder(folder: Path) -> Any:
     return _restored(_old_checkpoint(folder, 2).parent, _values())
 
 
-def test_the_latest_checkpoint_in_a_folder_is_loaded(in_shared_child: Any, tmp_path: Path) -> None:
-    assert in_shared_child(_from_a_folder, tmp_path)[1] == list(WANTED)
+def test_the_latest_checkpoint_in_a_folder_is_loaded(in_child: Any, tmp_path: Path) -> None:
+    assert in_child(_from_a_folder, tmp_path)[1] == list(WANTED)
 
 
 def _what_differs(folder: Path) -> Any:
@@ -76,8 +74,8 @@ def _what_differs(folder: Path) -> Any:
     return _restored(path, _values(), other)
 
 
-def test_weights_that_do_not_match_are_reported(in_shared_child: Any, tmp_path: Path) -> None:
-    report, _ = in_shared_child(_what_differs, tmp_path)
+def test_weights_that_do_not_match_are_reported(in_child: Any, tmp_path: Path) -> None:
+    report, _ = in_child(_what_differs, tmp_path)
     assert report.taken == {
         "model/conv1/weights": "model/conv1/weights",
         "model/conv1/biases": "model/conv1/biases",
@@ -109,8 +107,8 @@ def _other_names(folder: Path) -> Any:
     return _restored(folder / "other", values)
 
 
-def test_names_of_other_frameworks_are_matched(in_shared_child: Any, tmp_path: Path) -> None:
-    report, same = in_shared_child(_other_names, tmp_path)
+def test_names_of_other_frameworks_are_matched(in_child: Any, tmp_path: Path) -> None:
+    report, same = in_child(_other_names, tmp_path)
     assert same == list(WANTED)
     assert report.unused == ["extra"]
 
@@ -125,8 +123,8 @@ def _from_frozen_graph(folder: Path) -> Any:
     return _restored(folder / "frozen_model.pb", _values())
 
 
-def test_a_frozen_graph_is_loaded(in_shared_child: Any, tmp_path: Path) -> None:
-    assert in_shared_child(_from_frozen_graph, tmp_path)[1] == list(WANTED)
+def test_a_frozen_graph_is_loaded(in_child: Any, tmp_path: Path) -> None:
+    assert in_child(_from_frozen_graph, tmp_path)[1] == list(WANTED)
 
 
 def _from_saved_model(folder: Path) -> Any:
@@ -141,8 +139,8 @@ def _from_saved_model(folder: Path) -> Any:
     return _restored(folder, _values()), _restored(folder / "saved_model.pb", _values())
 
 
-def test_a_saved_model_is_loaded(in_shared_child: Any, tmp_path: Path) -> None:
-    for _, same in in_shared_child(_from_saved_model, tmp_path):
+def test_a_saved_model_is_loaded(in_child: Any, tmp_path: Path) -> None:
+    for _, same in in_child(_from_saved_model, tmp_path):
         assert same == list(WANTED)
 
 
@@ -172,9 +170,9 @@ def _from_keras(folder: Path, layer: str, ending: str) -> Any:
     ],
 )
 def test_a_keras_model_is_loaded(
-    in_shared_child: Any, tmp_path: Path, layer: str, ending: str, by_order: bool
+    in_child: Any, tmp_path: Path, layer: str, ending: str, by_order: bool
 ) -> None:
-    report, same = in_shared_child(_from_keras, tmp_path, layer, ending)
+    report, same = in_child(_from_keras, tmp_path, layer, ending)
     assert same == list(WANTED)
     assert report.by_order == by_order
     assert report.missing == ["model/last/weights"]
@@ -192,12 +190,12 @@ def _fault(path: Path) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("name", ["nothing.ckpt", "broken.pb", "broken.keras", "empty", "broken.h5"])
-def test_an_unreadable_file_is_reported(in_shared_child: Any, tmp_path: Path, name: str) -> None:
+def test_an_unreadable_file_is_reported(in_child: Any, tmp_path: Path, name: str) -> None:
     if name == "empty":
         (tmp_path / name).mkdir()
     elif name.startswith("broken"):
         (tmp_path / name).write_bytes(b"\x00broken\xff" * 30)
-    message, hint = in_shared_child(_fault, tmp_path / name)
+    message, hint = in_child(_fault, tmp_path / name)
     assert name in message and "SavedModel" in hint
 
 
@@ -215,14 +213,14 @@ def _frozen(path: Path) -> Any:
     return [name for name in names if name in frozen], frozen.unmatched
 
 
-def test_freezing_by_patterns_and_by_renaming(in_shared_child: Any, tmp_path: Path) -> None:
-    assert in_shared_child(_frozen, tmp_path) == (
+def test_freezing_by_patterns_and_by_renaming(in_child: Any, tmp_path: Path) -> None:
+    assert in_child(_frozen, tmp_path) == (
         [*WANTED, "model/conv2/biases", "model/conv1/weights_not_in_use"],
         ["nothing*"],
     )
 
 
-def test_a_training_loads_and_freezes_weights(train: Any, in_shared_child: Any) -> None:
+def test_a_training_loads_and_freezes_weights(train: Any, in_child: Any) -> None:
     first = train(networks.LENET.replace("[5, 5]", "[3, 3]"), epochs=1, seed=3)
     snapshot = str(first.job_folder / "snapshot_1.ckpt")
     changed = networks.LENET.replace("[5, 5]", "[3, 3]").replace("scope='fc2'", "scope='fc3'")
@@ -246,8 +244,8 @@ def test_a_training_loads_and_freezes_weights(train: Any, in_shared_child: Any) 
     assert loaded.frozen == [name for name in loaded.taken if "conv" in name] + ["model/fc1/weights"]
     assert "model/conv1/weights: loaded from model/conv1/weights" in second.output
     assert not first.of(WeightsLoaded)
-    before = in_shared_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")
-    after = in_shared_child(read_snapshot, second.job_folder, "snapshot_1.ckpt")
+    before = in_child(read_snapshot, first.job_folder, "snapshot_1.ckpt")
+    after = in_child(read_snapshot, second.job_folder, "snapshot_1.ckpt")
     same = {name for name in before if name in after and np.array_equal(before[name], after[name])}
     weights = {name for name in same if name.startswith("model/")}
     assert weights == {

@@ -25,8 +25,6 @@ from digits.runtime import standalone
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
-pytestmark = pytest.mark.tensorflow
-
 # All kinds of random numbers: dropout of slim and Keras, noise, a loop that draws in each iteration,
 # NumPy's global generator and the network's own generators, in training and validation.
 RANDOM = networks.classifier(
@@ -91,9 +89,9 @@ def has_reached(job_folder: Path, step: int) -> bool:
     return point is not None and point.step >= step
 
 
-def same(in_child: Any, first: Outcome, second: Outcome, name: str = "snapshot_9.ckpt") -> None:
+def same(first: Outcome, second: Outcome, name: str = "snapshot_9.ckpt") -> None:
     """Assert that both runs produced bitwise identical results."""
-    one, two = (in_child(snapshot, outcome.job_folder, name) for outcome in (first, second))
+    one, two = (snapshot(outcome.job_folder, name) for outcome in (first, second))
     assert set(one) == set(two)
     for key, value in one.items():
         assert value.tobytes() == two[key].tobytes(), key
@@ -124,7 +122,7 @@ def curve(outcome: Outcome) -> Metrics:
 
 @pytest.mark.parametrize("rounds", [1, pytest.param(2, marks=pytest.mark.nightly)])
 def test_a_training_interrupted_at_random_moments_resumes_exactly(
-    often: None, model: Any, trained: Any, killed_at_random_moments: Any, in_child: Any, rounds: int
+    often: None, model: Any, trained: Any, killed_at_random_moments: Any, rounds: int
 ) -> None:
     """It has the same seed, and so the same results."""
     uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
@@ -135,7 +133,7 @@ def test_a_training_interrupted_at_random_moments_resumes_exactly(
     )
     assert outcome.code == 0, outcome.output
     assert kills > 1  # both signals
-    same(in_child, uninterrupted, outcome)
+    same(uninterrupted, outcome)
     assert {saved.epoch for saved in uninterrupted.of(Saved)} == {saved.epoch for saved in outcome.of(Saved)}
     assert not list(outcome.job_folder.glob("resume_*")) and not list(outcome.job_folder.glob(".*tmp*"))
 
@@ -166,7 +164,6 @@ def test_resumes_exactly_with(
     model: Any,
     train: Any,
     killed_at_random_moments: Any,
-    in_child: Any,
     settings: dict[str, Any],
 ) -> None:
     settings = {**SETTINGS, **settings}
@@ -178,7 +175,7 @@ def test_resumes_exactly_with(
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, uninterrupted, outcome)
+    same(uninterrupted, outcome)
 
 
 @pytest.mark.nightly
@@ -187,7 +184,6 @@ def test_resumes_exactly_with_streamed_images(
     model: Any,
     trained: Any,
     killed_at_random_moments: Any,
-    in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The result is also that of a training with images in memory."""
@@ -198,7 +194,7 @@ def test_resumes_exactly_with_streamed_images(
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), [signal.SIGKILL], 4)
     assert kills
     assert {prepared.how for prepared in outcome.of(events.InputPrepared)} == {"streamed"}
-    same(in_child, uninterrupted, outcome)
+    same(uninterrupted, outcome)
 
 
 # Modifies its gradients like a custom optimizer, with noise that depends on the step number. Steps that
@@ -227,7 +223,7 @@ CHANGES_GRADIENTS = (
 
 
 def test_resumes_exactly_with_gradients_modified_by_the_network(
-    often: None, model: Any, train: Any, killed_at_random_moments: Any, in_child: Any
+    often: None, model: Any, train: Any, killed_at_random_moments: Any
 ) -> None:
     uninterrupted = train(CHANGES_GRADIENTS, name="uninterrupted", **SETTINGS)
     assert uninterrupted.values("val", "step")[:3] == [0, 6, 12]
@@ -235,14 +231,14 @@ def test_resumes_exactly_with_gradients_modified_by_the_network(
         uninterrupted.values("train", "sums"), np.array(uninterrupted.values("train", "step")) / 2
     )
     assert {"square_0", "square_1", "train/mean"} <= set(
-        in_child(snapshot, uninterrupted.job_folder, "snapshot_9.ckpt")
+        snapshot(uninterrupted.job_folder, "snapshot_9.ckpt")
     )
     outcome, kills = killed_at_random_moments(
         model(CHANGES_GRADIENTS, name="killed", **SETTINGS), [signal.SIGKILL], seed=3
     )
     assert outcome.code == 0, outcome.output
     assert kills
-    same(in_child, uninterrupted, outcome)
+    same(uninterrupted, outcome)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +262,7 @@ def test_random_numbers_that_cannot_be_resumed_are_refused(visualize: Any, line:
     assert failure.line and "tf." in failure.trace[0]["code"]
 
 
-def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: Any, in_child: Any) -> None:
+def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: Any) -> None:
     """The training is stopped when only the resume point has been saved."""
     settings = {**SETTINGS, "epochs": 300, "snapshot_interval": 0, "val_interval": 0, "best_metric": None}
     task = start(model(networks.LINEAR, **settings))
@@ -277,7 +273,7 @@ def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: An
     assert stopped.code == 143
     point = resume_point(stopped.job_folder)
     assert point and 0 < point.step < 2400 and point.snapshot == f"resume_{point.step}.ckpt"
-    assert in_child(snapshot, stopped.job_folder, point.snapshot)["global_step"] == point.step
+    assert snapshot(stopped.job_folder, point.snapshot)["global_step"] == point.step
     assert 0 < stopped.of(Measured)[-1].step <= point.step
     again = resume(task.task_folder).wait()
     assert again.code == 0, again.output
@@ -289,7 +285,7 @@ def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: An
 
 
 def test_stopping_in_a_validation_repeats_no_random_numbers(
-    often: None, model: Any, start: Any, resume: Any, in_child: Any
+    often: None, model: Any, start: Any, resume: Any
 ) -> None:
     """NumPy's generator continues from its state before the validation, which is repeated."""
     network = networks.classifier(
@@ -315,20 +311,18 @@ return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
     assert start(disturbed).wait().code == 143
     point = resume_point(disturbed.parent)
     assert point and (point.step, point.validated) == (8, 0)
-    same(in_child, uninterrupted, resume(disturbed).wait(), "snapshot_3.ckpt")
+    same(uninterrupted, resume(disturbed).wait(), "snapshot_3.ckpt")
 
 
-def test_without_a_resume_point_the_training_restarts(
-    model: Any, resume: Any, in_child: Any, trained: Any
-) -> None:
+def test_without_a_resume_point_the_training_restarts(model: Any, resume: Any, trained: Any) -> None:
     uninterrupted = trained(networks.LINEAR, name="uninterrupted")
     again = resume(model(networks.LINEAR)).wait()
     assert again.code == 0, again.output
     assert [event.step for event in again.of(Resumed)] == [0]
-    same(in_child, uninterrupted, again, "snapshot_2.ckpt")
+    same(uninterrupted, again, "snapshot_2.ckpt")
 
 
-def test_resuming_a_finished_training_trains_no_steps(trained: Any, resume: Any, in_child: Any) -> None:
+def test_resuming_a_finished_training_trains_no_steps(trained: Any, resume: Any) -> None:
     first = trained(networks.LINEAR)
     again = resume(first.job_folder / "train").wait()
     assert again.code == 0, again.output
@@ -406,7 +400,6 @@ def test_patience_is_checked_only_at_validations(
     train: Any,
     start: Any,
     resume: Any,
-    in_child: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The resume point is between two validations, and patience has already run out."""
@@ -427,7 +420,7 @@ def test_patience_is_checked_only_at_validations(
     assert point and 2.5 <= point.epoch < 3
     again = resume(task_folder).wait()
     assert again.of(Finished)[0].result == uninterrupted.of(Finished)[0].result
-    same(in_child, uninterrupted, again, "snapshot_3.ckpt")
+    same(uninterrupted, again, "snapshot_3.ckpt")
     assert not list(again.job_folder.glob("resume_*"))
 
 
@@ -445,37 +438,6 @@ def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
         return take(self, chunk, rates, first_step)
 
     patched.setattr(StepFunction, "steps", fail)
-
-
-@pytest.mark.nightly
-def test_stopping_in_the_middle_of_a_validation_repeats_its_random_numbers(
-    model: Any, train: Any, start: Any, resume: Any, in_child: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The repeated batches draw the same numbers from NumPy's generator."""
-    from digits.worker.training.loop.validation import Evaluation
-
-    settings = {**SETTINGS, "epochs": 3, "best_metric": None}
-    uninterrupted = train(RANDOM, name="uninterrupted", **settings)
-    began: list[int] = []
-    begin, evaluate = Evaluation.begin, Evaluation.__call__
-
-    def remember(self: Any, step: int) -> None:
-        began.append(step)
-        begin(self, step)
-
-    def stop(self: Any, chunk: Any) -> Any:
-        if began[-1] == 12:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return evaluate(self, chunk)
-
-    task_folder = model(RANDOM, name="stopped", **settings)
-    with monkeypatch.context() as patched:
-        patched.setattr(Evaluation, "begin", remember)
-        patched.setattr(Evaluation, "__call__", stop)
-        stopped = start(task_folder).wait()
-    point = resume_point(stopped.job_folder)
-    assert stopped.code == 143 and point and (point.step, point.validated) == (12, 6)
-    same(in_child, uninterrupted, resume(task_folder).wait(), "snapshot_3.ckpt")
 
 
 def test_files_a_killed_training_was_removing_are_removed(trained: Any, resume: Any) -> None:
@@ -509,9 +471,7 @@ def test_two_processes_never_train_in_the_same_folder(
     assert first.poll() is None
 
 
-def test_a_finished_training_continues_as_if_it_had_been_longer(
-    trained: Any, resume: Any, in_child: Any
-) -> None:
+def test_a_finished_training_continues_as_if_it_had_been_longer(trained: Any, resume: Any) -> None:
     """The order of records, the random numbers and the optimizer's state are those of one training of all epochs."""
     settings = {**SETTINGS, "lr_policy": {"policy": "fixed"}, "val_interval": 1.0, "snapshot_interval": 1.0}
     whole = trained(RANDOM, name="whole", **{**settings, "epochs": 4})
@@ -522,4 +482,4 @@ def test_a_finished_training_continues_as_if_it_had_been_longer(
     outcome = resume(task).wait()
     assert outcome.code == 0, outcome.output
     assert [resumed.epoch for resumed in outcome.of(Resumed)] == [2]
-    same(in_child, whole, outcome, "snapshot_4.ckpt")
+    same(whole, outcome, "snapshot_4.ckpt")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
-import pytest
 
 from tests.worker.conftest import snapshot
-
-pytestmark = pytest.mark.tensorflow
 
 
 def test_snapshot_names(tensorflow: None, tmp_path: Path) -> None:
@@ -31,7 +29,7 @@ def test_snapshot_names(tensorflow: None, tmp_path: Path) -> None:
 def test_saving_replaces_a_snapshot_of_the_same_name(in_child: Any, tmp_path: Path) -> None:
     for value in (1.0, 2.0):
         in_child(_save, tmp_path / "snapshot_1.ckpt", {"model/w": [value]})
-    assert in_child(snapshot, tmp_path, "snapshot_1.ckpt")["model/w"] == [2.0]
+    assert snapshot(tmp_path, "snapshot_1.ckpt")["model/w"] == [2.0]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "snapshot_1.ckpt.data-00000-of-00001",
         "snapshot_1.ckpt.index",
@@ -53,9 +51,9 @@ def _save_in_full_folder(target: Path) -> str:
             raise OSError("the folder is full")
         replace(source, place)
 
-    os.replace = fail
     try:
-        _save(target, {"model/w": [2.0]})
+        with mock.patch.object(os, "replace", fail):
+            _save(target, {"model/w": [2.0]})
     except OSError as error:
         return str(error)
     return ""
