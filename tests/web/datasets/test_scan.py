@@ -40,11 +40,8 @@ def summary(site: Site, path: str = FOLDER, **fields: Any) -> dict[str, Any]:
 
 def test_paths_that_creation_refuses_are_refused(site: Site) -> None:
     os.mkfifo(site.data / "pipe")
-    (site.data / "out").symlink_to("/etc")
-    (site.data / "file.png").touch()
     # tests/data/test_data_roots.py has all other reasons.
-    below = [f"{site.data}/{name}" for name in ("pipe", "out", "file.png")]
-    for path in ["", "/etc", "\0", *below]:
+    for path in ("", "/etc", f"{site.data}/pipe"):
         (found,) = lines(site, folder_train=path)
         assert found["refused"], path
         assert found["facts"] == found["problems"] == found["bars"] == [], path

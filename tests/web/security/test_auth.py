@@ -319,10 +319,6 @@ def test_login_never_redirects_to_another_site(open_client: FlaskClient, target:
     assert "[]" in open_client.get("/login", query_string={"next": target}).text
 
 
-def test_there_are_many_bad_targets() -> None:
-    assert len(set(BAD_TARGETS)) >= 57
-
-
 @pytest.mark.parametrize("target", GOOD_TARGETS)
 def test_login_redirects_back(open_client: FlaskClient, target: str) -> None:
     assert safe_next(target) == target
