@@ -212,7 +212,7 @@ class SlurmCluster:
         """Cancel all jobs and wait until they are gone."""
 
         def are_gone() -> bool:
-            if ids := self.run("squeue", "-h", "-o", "%i").split():
+            if ids := set(self.run("squeue", "-h", "-o", "%F").split()):
                 self.run("scancel", "--signal=KILL", "--full", *ids, check=False)
                 self.run("scancel", *ids, check=False)
             return not self.jobs()

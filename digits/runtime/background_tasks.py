@@ -77,10 +77,11 @@ class BackgroundTasks:
         if not tasks:
             self._failures.pop((job.id, None), None)
         folder = job.folder / self._task_folder
+        compute = self._runner.executors.available(job.compute)
         task = BackgroundTask(key, recipe, TaskState(doing=f"Waiting for other {self._noun}s"))
         task.run = TaskRun(
             folder=folder,
-            request=DeviceRequest(self._pool, compute=structs.replace(job.compute, workers=1)),
+            request=DeviceRequest(self._pool, compute=structs.replace(compute, workers=1)),
             prepare=lambda devices: self._prepare(recipe, folder, task.state, devices),
             follow=lambda run: self._follow(job, task),
         )

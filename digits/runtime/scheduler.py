@@ -27,6 +27,7 @@ from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.task_states import TaskStates
+from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -300,7 +301,7 @@ class Scheduler:
         folder = job.task_folder(task)
         make_folder(folder)
         remove_partial_writes(folder / RECIPE_FILE)
-        job.recipe_for(task).save(folder)
+        in_thread(job.recipe_for(task).save, folder)
 
     def _follow(self, job: Job, task: Task, follower: TaskFollower, run: TaskRun) -> bool:
         """Update ``job`` after a start, a poll or the end of ``run``; raises OSError to be called again.
@@ -333,10 +334,12 @@ class Scheduler:
         elif run.handle is None and task.status is not Status.RUN:
             self._end(job, task, Status.ABORT, None)
         elif run.waiting:
+            # Why a job waits is not saved, and changes often.
+            is_new = task.handle != run.handle or task.status is not Status.WAIT
             task.handle, task.devices = run.handle, run.devices
             task.move(Status.WAIT)
             at = getattr(self._runner.executor_of(run), "title", "the executor")
-            self._postpone(job, run.waiting.reason, run.waiting.expected_start, at)
+            self._postpone(job, run.waiting.reason, run.waiting.expected_start, at, saves=is_new)
         else:
             if task.status is not Status.RUN:
                 self._started(job, task, run)

@@ -21,6 +21,7 @@ from digits.core.schema import Malformed
 from digits.runtime import trash
 from digits.runtime.job_index import JobIndex
 from digits.runtime.lease import Lease, StoreInUse, is_at
+from digits.runtime.threads import in_thread
 from digits.runtime.trash import Trash
 
 log = logging.getLogger(__name__)
@@ -124,14 +125,14 @@ class Store:
                 continue
             try:
                 (folder / _NEW_FILE).touch(mode=0o600)
-                files.sync_folder(self.folder)
+                in_thread(files.sync_folder, self.folder)
             except OSError:
                 self.discard(folder)
                 raise
             return folder
 
     def add(self, *new: Job) -> None:
-        """Save new jobs and add them, all or none.
+        """Save new jobs in a thread and add them, all or none.
 
         Raises OSError if one cannot be written, and BadRequest if one could not be loaded again.
         """
@@ -140,8 +141,7 @@ class Store:
                 jobs.check_readable(job)
             except Malformed as error:
                 raise BadRequest(f"This job cannot be saved: {error}.") from error
-        for job in new:
-            job.save()
+        in_thread(_save, new)
         for job in new:
             with contextlib.suppress(OSError):  # it has no meaning in the folder of a job
                 (job.folder / _NEW_FILE).unlink(missing_ok=True)
@@ -318,6 +318,11 @@ class Store:
         for job_id in job_ids:
             if job_id in self._jobs:
                 self.index.update(self._jobs[job_id])
+
+
+def _save(new: Iterable[Job]) -> None:
+    for job in new:
+        job.save()
 
 
 def _not_saved(error: OSError, count: int) -> DigitsError:

@@ -119,15 +119,19 @@ class Server:
     def __exit__(self, *error: object) -> None:
         for job in self.store.all(Job):
             self.scheduler.abort(job)
+        for job in self.store.all(Job):
             self.wait_for_end(job)
         self.stop()
 
     def submit(self, program: str, **arguments: Any) -> ToyJob:
-        folder = self.store.new_folder()
-        tasks = [Task(name="toy", title="Toy")]
-        job = ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
+        job = self.new(program, **arguments)
         self.scheduler.submit(job)
         return job
+
+    def new(self, program: str, **arguments: Any) -> ToyJob:
+        folder = self.store.new_folder()
+        tasks = [Task(name="toy", title="Toy")]
+        return ToyJob(id=folder.name, folder=folder, name=program, tasks=tasks, program=program, **arguments)
 
     def wait(self, question: Callable[[], object]) -> None:
         wait_until(question)

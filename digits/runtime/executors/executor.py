@@ -161,9 +161,11 @@ class Executor(Protocol):
     ``poll_seconds``. After `stop` or `clear`, processes normally exit within ``stop_seconds``.
     """
 
-    poll_seconds: float
     stop_seconds: float
     ledger: Ledger
+
+    @property
+    def poll_seconds(self) -> float: ...
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         """Start the task in ``folder`` so that it can use only the devices of ``placement``.

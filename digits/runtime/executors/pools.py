@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from digits.core.compute import LOCAL, MAX_WORKERS
+from digits.core.compute import LOCAL, MAX_WORKERS, Compute
 from digits.core.job import DeviceRequest
 from digits.core.task import Handle
 from digits.runtime.executors.executor import Executor
@@ -88,6 +88,10 @@ class Executors:
         if name not in self._by_name:
             raise ValueError(f"this server has no compute target “{name}”, only {', '.join(self._by_name)}")
         return self._by_name[name]
+
+    def available(self, compute: Compute) -> Compute:
+        """Return ``compute``, or that of this machine if the server does not have its target any more."""
+        return compute if compute.target in self._by_name else Compute()
 
     def of_run(self, request: DeviceRequest, handle: Handle | None) -> Executor:
         """Return the executor of a run: the one that made its ``handle``, even if new runs use another one."""

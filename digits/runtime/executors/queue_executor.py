@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Generic, Literal, Protocol, Self, TypedDict, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
 import gevent
 import msgspec
@@ -40,6 +40,12 @@ FILE_SECONDS = 10.0
 # A job that has not begun is submitted again, once, if this many listings in a row do not contain it: a scheduler that
 # crashes forgets its latest submissions.
 FORGOTTEN_LISTINGS = 3
+# Runs that start within this time of each other are submitted together, if they can be.
+GATHER_SECONDS = 0.25
+# With many runs, each is polled less often, as thousands may wait.
+POLLS_PER_SECOND = 300
+# For canceling jobs at the end of the server.
+CLOSE_SECONDS = 10.0
 # Time that a task gets to stop by itself, in addition to its grace period, before the scheduler kills it.
 INSIST_SECONDS = 30.0
 
@@ -87,7 +93,7 @@ class Submission(Struct, kw_only=True):
 
     `SCRIPT` is the file that runs on a node, `LOG` the one with what the scheduler and `node_job` print. The ``token``
     distinguishes this submission from earlier ones, whose jobs may still start. Without ``is_accepted``, it is unknown
-    whether the scheduler has the job.
+    whether the scheduler has the job. ``element`` is the name of an array and an index, if the job is part of one.
     """
 
     FILE: ClassVar[str]
@@ -97,15 +103,16 @@ class Submission(Struct, kw_only=True):
     run: int
     token: str
     is_accepted: bool = False
+    element: str = ""
 
     @classmethod
-    def load(cls, folder: Path, run: int) -> Self | None:
-        """Return the submission of this ``run`` from its folder."""
+    def load(cls, folder: Path, run: int | None = None) -> Self | None:
+        """Return the submission in the folder of a task, if it is that of this ``run``, by default of any run."""
         try:
             saved = files.read_json(folder / cls.FILE, cls, below=folder.parent)
         except files.UnreadableFile:
             return None
-        return saved if saved.run == run else None
+        return saved if run in (saved.run, None) else None
 
     @classmethod
     def write_script(
@@ -158,8 +165,7 @@ class Run(Generic[J]):
     submission: Submission
     state: Exit | Waiting | None
     is_unsure: bool = False
-    job: J | None = None  # in the latest listing
-    listed_at: float = 0.0
+    job: J | None = None  # in the latest listing, if that was applied
     gone_since: float | None = None
     phase: str = ""
     attempt_key: tuple[int, int] | None = None
@@ -196,6 +202,10 @@ class Run(Generic[J]):
             self.state = state
 
 
+# A run with its job in the latest listing.
+Listed = tuple[Run[J], J]
+
+
 class QueueOptions(TypedDict, total=False):
     """The arguments that every `QueueExecutor` takes."""
 
@@ -216,7 +226,6 @@ class QueueExecutor(Generic[J]):
     """
 
     title: str
-    poll_seconds = 1.0
     stop_seconds = 45.0
     submissions: type[Submission]
     # The hint for users whose job is lost.
@@ -244,22 +253,32 @@ class QueueExecutor(Generic[J]):
         self._ended: set[str] = set()  # comments of runs whose job may still be active
         self._listed_at = float("-inf")
         self._submit_at = 0.0
+        self._starting = 0  # calls of `start` that have not returned
         self._others = 0
         self.queries = 0  # of the queue
         self._bell = Event()
         self._worker: gevent.Greenlet | None = None
         self._is_closed = False
 
+    @property
+    def poll_seconds(self) -> float:
+        return max(1.0, min(self._list_seconds, len(self._runs) / POLLS_PER_SECOND))
+
     # The scheduler. Except `_create`, these methods are called by the worker, which they may delay.
 
-    def _create(self, folder: Path, run: int, request: DeviceRequest, comment: str) -> Submission:
-        """Write the files of a new submission into the ``folder`` of a task; raises OSError."""
+    def _create(self, folder: Path, run: int, request: DeviceRequest) -> Submission:
+        """Write the files of a new submission into the ``folder`` of a task; raises OSError. Called in a thread."""
         raise NotImplementedError
 
-    def _submit(self, run: Run[J]) -> bool:
-        """Submit ``run``; return False if no other one can be submitted now.
+    def _group(self, run: Run[J]) -> object:
+        """Return a key that is equal for runs that can be submitted together."""
+        return run.folder
 
-        Afterwards it has been accepted, postponed, or has ended. It stays ``is_unsure`` if the scheduler may have it.
+    def _submit(self, runs: Sequence[Run[J]]) -> None:
+        """Submit ``runs`` of one group, or some of them.
+
+        Afterwards each one has been accepted, has ended, or can be submitted again. Those that the scheduler may have
+        stay ``is_unsure``.
         """
         raise NotImplementedError
 
@@ -271,13 +290,17 @@ class QueueExecutor(Generic[J]):
         """Return why a pending ``job`` waits."""
         raise NotImplementedError
 
-    def _cancel(self, run: Run[J], job: J, seconds: float) -> None:
-        """Stop the active ``job`` of ``run``, whose stop was requested ``seconds`` ago, harder as they pass."""
+    def _cancel(self, gently: Sequence[Listed[J]], at_once: Sequence[Listed[J]]) -> None:
+        """Stop active jobs: some may save their state, others have had the time for that."""
         raise NotImplementedError
 
     def _discard(self, jobs: Sequence[J]) -> None:
         """End ``jobs`` whose runs are over, or that were replaced; some have ended already."""
         raise NotImplementedError
+
+    def _is_canceled(self, run: Run[J], listing: Listing[J]) -> bool:
+        """Return whether somebody canceled ``run``, which is not in the ``listing``."""
+        return False
 
     def _end_of(self, run: Run[J], job: J) -> Exit | None:
         """Return how ``run`` ended, whose ``job`` ended without an exit record; None if it was interrupted."""
@@ -291,10 +314,14 @@ class QueueExecutor(Generic[J]):
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         """Submit the task in the background. An ``owned`` task whose owner is killed runs to its end."""
-        comment = self._comment(folder, run)
-        submission = self._create(folder, run, placement.request, comment)
+        self._starting += 1
+        try:
+            submission = in_thread(self._create, folder, run, placement.request)
+        finally:
+            self._starting -= 1
+            self._submit_at = max(self._submit_at, time.monotonic() + GATHER_SECONDS)
         waiting = Waiting(f"it is being submitted to {self.title}")
-        self._follow(Run(folder, comment, submission, waiting))
+        self._follow(Run(folder, self._comment(folder, run), submission, waiting))
         return _handle(folder, run)
 
     def find(self, folder: Path, run: int) -> Handle | None:
@@ -331,6 +358,10 @@ class QueueExecutor(Generic[J]):
         for task_folder, number in map(_known, handles):
             if task_folder.is_relative_to(folder):
                 self._adopt(task_folder, number)
+        # Also a task of an earlier server, of which no handle is known.
+        for file in (folder / self.submissions.FILE, *folder.glob(f"*/{self.submissions.FILE}")):
+            if submission := self.submissions.load(file.parent):
+                self._adopt(file.parent, submission.run)
         for run in [run for run in self._runs.values() if run.folder.is_relative_to(folder)]:
             handle = _handle(run.folder, run.number)
             if self.is_alive(handle):
@@ -362,15 +393,19 @@ class QueueExecutor(Generic[J]):
         return False
 
     def close(self) -> None:
-        """Stop following the jobs, which keep running."""
+        """Stop following the jobs, which keep running, except those that were asked to stop."""
         self._is_closed = True
         if self._worker is not None:
             self._worker.kill()
+        if any(run.stop_since is not None for run in self._runs.values()):
+            with gevent.Timeout(CLOSE_SECONDS, False):
+                self._list()
+                self._stop_runs()
 
     # The runs that have not ended
 
-    def _comment(self, folder: Path, run: int) -> str:
-        return f"{self._mark}{os.path.relpath(folder, self._jobs_folder)}:{run}"
+    def _comment(self, folder: Path, run: int, element: str = "") -> str:
+        return self._mark + (element or f"{os.path.relpath(folder, self._jobs_folder)}:{run}")
 
     def _adopt(self, folder: Path, number: int) -> Run[J] | None:
         """Return a run that has not ended, also one that an earlier server submitted."""
@@ -381,7 +416,10 @@ class QueueExecutor(Generic[J]):
         if submission is None or read_exit(folder, number):
             return None
         waiting = Waiting(f"{self.title} has not been asked yet")
-        run = Run(folder, self._comment(folder, number), submission, waiting, is_unsure=True)
+        comment = self._comment(folder, number, submission.element)
+        run = Run(folder, comment, submission, waiting, is_unsure=True)
+        if run.is_to_stop:  # asked of an earlier server
+            run.stop_since = time.monotonic()
         self._notice_attempt(run)
         self._follow(run)
         return run
@@ -409,7 +447,7 @@ class QueueExecutor(Generic[J]):
             return
         if attempt.token != run.submission.token:
             return
-        run.attempt_seen_at, run.phase = time.monotonic(), attempt.phase
+        run.attempt_seen_at, run.phase, run.job = time.monotonic(), attempt.phase, None
         if attempt.phase == "running":
             run.state = None
         elif attempt.phase == "waiting":
@@ -422,45 +460,70 @@ class QueueExecutor(Generic[J]):
     def _work(self) -> None:
         while self._runs and not self._is_closed:
             try:
-                self._submit_new()
                 self._stop_runs()
+                self._submit_new()
                 if time.monotonic() >= self._listed_at + self._list_seconds and self._runs:
                     self._list()
             except Exception:
                 log.exception("unexpected error while following jobs of %s; continuing", self.title)
                 gevent.sleep(1)
-            self._bell.wait(max(0.0, min(1.0, self._listed_at + self._list_seconds - time.monotonic())))
+            now = time.monotonic()
+            due = [
+                self._listed_at + self._list_seconds,
+                self._submit_at if self._submit_at > now else now + 1,
+            ]
+            self._bell.wait(max(0.0, min(due) - now))
             self._bell.clear()
 
     def _submit_new(self) -> None:
         """Submit the runs that the scheduler does not have, in the order of their start."""
-        if time.monotonic() < self._submit_at:
-            return
-        for run in list(self._runs.values()):
-            if run.submission.is_accepted or run.is_unsure or isinstance(run.state, Exit):
-                continue
-            if run.is_to_stop:
-                run.state = Exit(stopped=True, seconds=0.0)
-                continue
-            run.is_unsure = True  # a request without an answer may have reached the scheduler
-            if not self._submit(run):
-                return
+        while time.monotonic() >= self._submit_at and not self._starting and (group := self._next_group()):
+            for run in group:
+                run.is_unsure = True  # a request without an answer may have reached the scheduler
+            self._submit(group)
 
-    def _postpone(self, run: Run[J], reason: str) -> None:
-        run.wait(reason)
-        self._submit_at = time.monotonic() + self._list_seconds
+    def _next_group(self) -> list[Run[J]]:
+        """Return the runs to submit next."""
+        new = [run for run in self._unsubmitted() if not run.is_unsure and run.stop_since is None]
+        key = self._group(new[0]) if new else None
+        return [run for run in new if self._group(run) == key]
 
-    def _accept(self, run: Run[J]) -> None:
-        run.submission.is_accepted, run.is_unsure = True, False
-        run.gone_since, run.accepted_at = None, time.monotonic()
-        run.submission.save(run.folder)
+    def _unsubmitted(self) -> list[Run[J]]:
+        """Return the runs that the scheduler has not accepted."""
+        runs = self._runs.values()
+        return [run for run in runs if not (run.submission.is_accepted or isinstance(run.state, Exit))]
+
+    def _postpone(self, reason: str, seconds: float = 0.0) -> None:
+        """Submit nothing more for some time: ``seconds``, if that is longer than the interval of the listings."""
+        for run in self._unsubmitted():
+            run.wait(reason)
+        self._submit_at = time.monotonic() + max(seconds, self._list_seconds)
+
+    def _accept(self, runs: Sequence[Run[J]]) -> None:
+        for run in runs:
+            run.submission.is_accepted, run.is_unsure = True, False
+            run.gone_since, run.accepted_at = None, time.monotonic()
+        in_thread(save, runs)
 
     def _stop_runs(self) -> None:
         """Ask the runs to stop that are asked to, and kill those that do not, once after each listing."""
-        for run in list(self._runs.values()):
+        gently: list[Listed[J]] = []
+        at_once: list[Listed[J]] = []
+        for run in self._unsubmitted():
+            if run.stop_since is not None and not run.is_unsure:
+                run.state = Exit(stopped=True, seconds=0.0)
+        for run in self._runs.values():
             if run.stop_since is not None and run.job is not None and run.job.is_active:
-                job, run.job = run.job, None
-                self._cancel(run, job, time.monotonic() - run.stop_since)
+                seconds = time.monotonic() - run.stop_since
+                (at_once if self._is_to_kill(run, seconds) else gently).append((run, run.job))
+                run.job = None
+        if gently or at_once:
+            self._cancel(gently, at_once)
+
+    def _canceled(self) -> Exit:
+        """Return the end of a run that was canceled with the commands of the scheduler."""
+        message = f"The job was canceled in {self.title}, not here."
+        return Exit(stopped=True, failure=Failure(message, "Resume it to run it again."))
 
     def _is_to_kill(self, run: Run[J], seconds: float) -> bool:
         """Return whether a run that was asked to stop ``seconds`` ago has had enough time."""
@@ -475,6 +538,8 @@ class QueueExecutor(Generic[J]):
             self._unreachable(str(error))
             return
         self._others = listing.others
+        if found := [run for run in self._unsubmitted() if run.is_unsure and run.comment in listing.jobs]:
+            self._accept(found)
         for run in list(self._runs.values()):
             if not isinstance(run.state, Exit):
                 self._apply(run, listing)
@@ -498,7 +563,7 @@ class QueueExecutor(Generic[J]):
         """Keep what is known: a job that nobody can see may be running."""
         log.warning("%s does not answer: %s", self.title, problem)
         for run in self._runs.values():
-            run.gone_since = None
+            run.gone_since = run.job = None
             if isinstance(run.state, Waiting):
                 run.wait(f"{self.title} does not answer; the job stays in its queue")
 
@@ -508,18 +573,20 @@ class QueueExecutor(Generic[J]):
         if job is None:
             self._miss(run, listing)
             return
+        if job is run.job and job.is_active:
+            return  # thousands may wait, most of them as before
         if not run.submission.is_accepted:
-            self._accept(run)
-        run.job, run.listed_at, run.is_unsure = job, listing.began_at, False
-        if run.stop_since is None and run.is_to_stop:  # asked of an earlier server
-            run.stop_since = listing.began_at
+            return  # not submitted yet: it is the job of an earlier run
+        run.job, run.is_unsure = job, False
         if not job.is_active:
             self._end(run, job, listing)
             return
         run.gone_since, run.is_resubmitted = None, False
         if job.is_running and run.phase != "waiting":
             run.state = None
-        elif job.is_pending and run.attempt_seen_at < listing.began_at:
+        elif job.is_pending and run.attempt_seen_at >= listing.began_at:
+            run.job = None  # outdated
+        elif job.is_pending:
             waiting = self._waiting(job)
             run.wait(waiting.reason, waiting.expected_start)
 
@@ -535,8 +602,10 @@ class QueueExecutor(Generic[J]):
         self._notice_attempt(run)
         is_lost = seconds > (FILE_SECONDS if run.phase == "interrupted" else self._lost_seconds)
         is_forgotten = not run.has_begun and seconds >= FORGOTTEN_LISTINGS * self._list_seconds
-        if run.stop_since is not None and seconds >= FILE_SECONDS:
+        if run.stop_since is not None and (not run.has_begun or seconds >= FILE_SECONDS):
             run.state = Exit(stopped=True)
+        elif not run.has_begun and self._is_canceled(run, listing):
+            run.state = self._canceled()
         elif (is_forgotten or is_lost) and not run.is_resubmitted:
             log.warning("%s has forgotten the job of %s; submitting it again", self.title, run.folder)
             run.submission.is_accepted, run.is_resubmitted = False, True
@@ -559,9 +628,16 @@ class QueueExecutor(Generic[J]):
                 self._start_again(run)
 
     def _start_again(self, run: Run[J]) -> None:
-        """Submit ``run`` again; `node_job` limits how often. Repeated after the next listing if that fails."""
-        if self._submit(run) and not isinstance(run.state, Exit):
-            run.wait(f"{self.title} has interrupted it and will start it again")
+        """Submit ``run`` again; `node_job` limits how often."""
+        run.wait(f"{self.title} has interrupted it and will start it again")
+        run.submission.is_accepted = False
+        self._bell.set()
+
+
+def save(runs: Sequence[Run[Any]]) -> None:
+    """Write what was submitted into the folders of the runs; raises OSError."""
+    for run in runs:
+        run.submission.save(run.folder)
 
 
 def gpus_per_node(request: DeviceRequest) -> int:

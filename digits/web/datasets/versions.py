@@ -158,7 +158,8 @@ def create(job_id: str) -> AnyResponse:
         if recipe.changes:
             write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
             recipe.edits = str(folder / EDITS_FILE)
-        job = submit_dataset(folder, recipe, form)
+        compute = services().runner.executors.available(parent.compute)
+        job = submit_dataset(folder, recipe, form, compute)
     with suppress(UnreadableFile, OSError):  # the version exists in any case
         in_thread(remove_created, parent.folder, form.edits.edits)
     return respond(serializers.brief(job), created=url_for("dataset_page.show", job_id=job.id))

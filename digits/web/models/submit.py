@@ -12,6 +12,7 @@ from digits.core.recipe import Train
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import network
 from digits.web.models import network_settings
+from digits.web.offload import in_thread
 
 # Keep the demonstration short, whatever the recommended settings.
 FIRST_EPOCHS = 5
@@ -33,7 +34,7 @@ def new_model(
     ``network_folder`` contains the `pretrained_files` to which the network refers, if any. ``fields`` are other ones of
     the job: its device, owner and group.
     """
-    write_bytes(folder / recipe.network, text.encode())
+    in_thread(write_bytes, folder / recipe.network, text.encode())
     if network_folder:
         pretrained_files.link(network_folder, folder)
     return ModelJob.create(folder, dataset_id=dataset.id, recipe=recipe, name=name, compute=compute, **fields)

@@ -63,8 +63,16 @@ class ClusterServer(Server):
         super().__init__(folder, others={target: cluster})
 
     def run(self, program: str, gpus: int = 0, **compute: Any) -> ToyJob:
-        request = DeviceRequest("training", gpus, compute=Compute(**{**self._resources, **compute}))
-        return self.submit(program, request=request)
+        return self.submit(program, request=self._request(gpus, compute))
+
+    def sweep(self, count: int, program: str, **compute: Any) -> list[ToyJob]:
+        """Submit ``count`` jobs together."""
+        jobs = [self.new(program, request=self._request(0, compute)) for _ in range(count)]
+        self.scheduler.submit(*jobs)
+        return jobs
+
+    def _request(self, gpus: int, compute: dict[str, Any]) -> DeviceRequest:
+        return DeviceRequest("training", gpus, compute=Compute(**{**self._resources, **compute}))
 
     def output(self, job: ToyJob) -> str:
         return self.cluster.output(job.folder / "toy")[0]

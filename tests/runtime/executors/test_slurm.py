@@ -117,6 +117,38 @@ def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCl
     assert text.rstrip().endswith("1")  # DIGITS_RESTARTED
 
 
+def test_each_element_of_an_array_has_its_own_life(server: SlurmServer, cluster: SlurmCluster) -> None:
+    jobs = server.sweep(5, "counts slowly", cpus=2)
+    server.wait(lambda: sum(len(server.steps(job)) > 0 for job in jobs) == 2)  # one on each node
+    (array,) = set(cluster.run("squeue", "-h", "-o", "%F").split())
+
+    def name(job: ToyJob) -> str:
+        submission = json.loads((job.folder / "toy" / "slurm.json").read_text())
+        return f"{array}_{submission['element'].rpartition(':')[2]}"
+
+    first, second, third, fourth, fifth = sorted(jobs, key=name)
+    server.wait(lambda: f"(Slurm job {name(fifth)}: " in fifth.waiting_for)
+    server.scheduler.abort(fifth)
+    cluster.run("scancel", name(third))
+    assert server.wait_for_end(fifth) is Status.ABORT and fifth.failure is None
+    assert server.wait_for_end(third) is Status.ABORT
+    assert message(third).startswith("The job was canceled in Slurm, not here.")
+    assert fourth.status is Status.WAIT
+
+    cluster.run("scontrol", "requeue", name(first))
+    cluster.run("scancel", "--signal=TERM", f"{name(second)}.0")
+    for job in (first, second, fourth):
+        (job.folder / "toy" / "hurry").touch()
+    for job in (first, second, fourth):
+        assert server.wait_for_end(job) is Status.DONE
+        assert server.steps(job) == list(range(1, 61))
+        assert json.loads((job.folder / "toy" / "exit.json").read_text())["code"] == 0
+    assert [server.output(job).count("counts from") for job in (first, second, fourth)] == [2, 2, 1]
+    logs = [(job.folder / "toy" / "slurm.log").read_text() for job in (first, second, fourth)]
+    assert "DUE TO JOB REQUEUE" in logs[0] and "queued again after an interruption" in logs[1]
+    assert "queued again" not in logs[2] and not cluster.jobs()
+
+
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_a_job_whose_processes_are_killed_resumes_by_itself(server: SlurmServer) -> None:

@@ -22,6 +22,7 @@ from digits.runtime.executors import node_job
 from digits.runtime.executors.cluster import Finding, Node, Overview
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.queue_executor import (
+    Listed,
     Listing,
     QueueExecutor,
     QueueOptions,
@@ -104,7 +105,7 @@ class RayExecutor(QueueExecutor[RayJob]):
 
     # The scheduler
 
-    def _create(self, folder: Path, run: int, request: DeviceRequest, comment: str) -> RaySubmission:
+    def _create(self, folder: Path, run: int, request: DeviceRequest) -> RaySubmission:
         compute, token = request.compute, secrets.token_hex(8)
         command = [self._python, "-P", "-m", ray_job.__name__, str(folder), token, str(compute.workers)]
         variables = {**self._environment}
@@ -124,28 +125,27 @@ class RayExecutor(QueueExecutor[RayJob]):
         submission = RaySubmission(
             run=run,
             token=token,
-            body=_body(folder, token, comment, resources if compute.workers == 1 else {}),
+            body=_body(folder, token, self._comment(folder, run), resources if compute.workers == 1 else {}),
             resources=resources,
             seconds=compute.minutes * MINUTE_SECONDS if compute.minutes else None,
         )
         submission.save(folder)
         return submission
 
-    def _submit(self, run: Run[RayJob]) -> bool:
+    def _submit(self, runs: Sequence[Run[RayJob]]) -> None:
+        (run,) = runs
         assert isinstance(run.submission, RaySubmission)
         try:
             in_thread(self._api.submit, run.submission.body)
         except Unreachable as error:
-            self._postpone(run, f"Ray does not accept jobs: {error}")
-            return False
+            self._postpone(f"Ray does not accept jobs: {error}")
         except Refused as error:
             run.is_unsure = False
             hint = "The check of the compute target may show why."
             run.state = Exit(failure=Failure(f"Ray refused the job: {error}", hint), seconds=0.0)
-            return True
-        self._accept(run)
-        run.wait("Ray has accepted it")
-        return True
+        else:
+            self._accept([run])
+            run.wait("Ray has accepted it")
 
     def _list_jobs(self) -> Listing[RayJob]:
         try:
@@ -158,13 +158,14 @@ class RayExecutor(QueueExecutor[RayJob]):
         reason = "all suitable nodes are in use" if is_full else "Ray is starting it"
         return Waiting(f"{reason} (Ray job {job.id})")
 
-    def _cancel(self, run: Run[RayJob], job: RayJob, seconds: float) -> None:
-        if job.is_pending:
+    def _cancel(self, gently: Sequence[Listed[RayJob]], at_once: Sequence[Listed[RayJob]]) -> None:
+        for run, job in (*gently, *at_once):
             # Ray does not stop a pending job. It has not begun, and will end at once because of the file.
-            if run.stop_since is not None and run.listed_at >= run.stop_since:
+            if job.is_pending and run.stop_since is not None and self._listed_at >= run.stop_since:
                 run.state = Exit(stopped=True, seconds=0.0)
-        elif self._is_to_kill(run, seconds):
-            self._ask(self._api.stop, job)
+        for _, job in at_once:
+            if not job.is_pending:
+                self._ask(self._api.stop, job)
 
     def _discard(self, jobs: Sequence[RayJob]) -> None:
         for job in jobs:
@@ -175,8 +176,7 @@ class RayExecutor(QueueExecutor[RayJob]):
 
     def _end_of(self, run: Run[RayJob], job: RayJob) -> Exit | None:
         if job.status == "STOPPED":
-            failure = Failure("The job was canceled in Ray, not here.", "Resume it to run it again.")
-            return Exit(stopped=True, failure=failure)
+            return self._canceled()
         if run.has_begun and job.error_type:  # its node was lost
             return None
         words = (job.message or job.status).strip().splitlines()

@@ -17,14 +17,28 @@ from digits.core.task import Failure
 from digits.runtime.executors.cluster import Finding, Overview
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.executor import Exit, Waiting
-from digits.runtime.executors.queue_executor import Listing, QueueExecutor, QueueOptions, Run
+from digits.runtime.executors.queue_executor import (
+    Listed,
+    Listing,
+    QueueExecutor,
+    QueueOptions,
+    Run,
+    save,
+)
 from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
-from digits.runtime.executors.slurm.queue import SlurmJob, command_environment, list_jobs
-from digits.runtime.executors.slurm.submission import SlurmSubmission, options, reserved_options
+from digits.runtime.executors.slurm.queue import Queue, SlurmJob, array_limit, command_environment
+from digits.runtime.executors.slurm.submission import (
+    SlurmSubmission,
+    array_arguments,
+    number,
+    options,
+    own_arguments,
+    reserved_options,
+)
 from digits.runtime.executors.slurm.words import (
-    LAUNCH_FAILED,
     LIMIT,
+    SUBMIT_LIMIT,
     UNREACHABLE,
     message_of,
     reason_in_words,
@@ -36,6 +50,8 @@ log = logging.getLogger(__name__)
 
 # A submission that a limit refuses is repeated after this time.
 LIMIT_SECONDS = 15.0
+# Jobs that are submitted together.
+MAX_ELEMENTS = 1000
 # How often a job is released that Slurm holds because a node could not start it.
 MAX_RELEASES = 5
 
@@ -51,10 +67,13 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         super().__init__(jobs_folder, **options)
         self._releases: Counter[str] = Counter()
         self._commands = Commands(command_environment(self._variables))
+        self._queue = Queue(self._commands, self._mark)
+        self._size = MAX_ELEMENTS  # of the next array, as far as limits are known
+        self._max_array_size: int | None = None  # that of the cluster
 
     def close(self) -> None:
-        self._commands.close()
         super().close()
+        self._commands.close()
 
     # The cluster
 
@@ -68,7 +87,7 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         reserved = ", ".join(reserved_options(request.compute.options))
         if reserved:
             return Failure(f"DIGITS sets {reserved} itself.", "Remove it from the additional options.")
-        command = ("sbatch", "--test-only", *options(folder, request, comment="digits"), "--wrap=:")
+        command = ("sbatch", "--test-only", *options(request), "--wrap=:")
         try:
             code, text = self._commands.run(*command)
         except CommandFailed as error:
@@ -83,63 +102,101 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
 
     # The scheduler
 
-    def _create(self, folder: Path, run: int, request: DeviceRequest, comment: str) -> SlurmSubmission:
-        return SlurmSubmission.create(folder, run, request, comment, self._program, self._environment)
+    def _create(self, folder: Path, run: int, request: DeviceRequest) -> SlurmSubmission:
+        return SlurmSubmission.create(folder, run, request, self._program, self._environment)
 
-    def _submit(self, run: Run[SlurmJob]) -> bool:
-        assert isinstance(run.submission, SlurmSubmission)
+    def _group(self, run: Run[SlurmJob]) -> object:
+        submission = _submission(run)
+        return submission.array, submission.arguments
+
+    def _submit(self, runs: Sequence[Run[SlurmJob]]) -> None:
         try:
-            code, text = self._run_command("sbatch", "--parsable", *run.submission.arguments)
+            runs, rest = runs[: self._array_size()], runs[self._array_size() :]
+            for run in rest:
+                run.is_unsure = False
+            code, text = self._run_command("sbatch", "--parsable", *self._arguments(runs))
         except CommandFailed as error:
-            self._postpone(run, f"Slurm does not accept jobs: {error}")
-            return False
+            self._postpone(f"Slurm does not accept jobs: {error}")
+            return
         if code == 0:
-            self._accept(run)
-            run.wait("Slurm has accepted it")
-            return True
+            self._accept(runs)
+            for run in runs:
+                run.wait("Slurm has accepted it")
+            self._size = min(2 * self._size, MAX_ELEMENTS)
+            return
         if UNREACHABLE.search(text):
-            self._postpone(run, "Slurm's controller does not answer")
-            return False
-        run.is_unsure = False
-        # The limit may be one on the size of the job, which the end of others does not change.
-        if LIMIT.search(text) and (
-            self._others or any(r.submission.is_accepted for r in self._runs.values())
-        ):
-            self._postpone(run, f"your limit of submitted jobs at Slurm is reached ({message_of(text)})")
-            self._submit_at += LIMIT_SECONDS
-            return False
-        run.state = Exit(failure=in_thread(self._refused, text), seconds=0.0)
-        return True
+            self._postpone("Slurm's controller does not answer")
+            return
+        for run in runs:
+            run.is_unsure = False
+        if LIMIT.search(text) and len(runs) > 1:
+            self._size = len(runs) // 2  # the limit may permit some of them
+        elif SUBMIT_LIMIT.search(text) or (LIMIT.search(text) and self._has_others()):
+            reason = f"your limit of submitted jobs at Slurm is reached ({message_of(text)})"
+            self._postpone(reason, LIMIT_SECONDS)
+        else:
+            ended = Exit(failure=in_thread(self._refused, text), seconds=0.0)
+            for run in runs:
+                run.state = ended
+
+    def _arguments(self, runs: Sequence[Run[SlurmJob]]) -> list[str]:
+        """Return the arguments of `sbatch` for runs of one group: those of an array if there are several."""
+        submissions = [_submission(run) for run in runs]
+        if len(runs) > 1 and not submissions[0].element:
+            number(submissions)
+            for run in runs:
+                run.comment = self._comment(run.folder, run.number, run.submission.element)
+            in_thread(save, runs)
+        first, folder = submissions[0], runs[0].folder
+        if not first.element:
+            return [*first.arguments, *own_arguments(folder, runs[0].comment)]
+        elements = {submission.index: run.folder for submission, run in zip(submissions, runs, strict=True)}
+        script = folder / f"array-{SlurmSubmission.SCRIPT}"
+        return [*first.arguments, *array_arguments(elements, self._mark + first.array, script)]
+
+    def _array_size(self) -> int:
+        """Return the largest number of jobs to submit together; raises CommandFailed."""
+        if self._max_array_size is None:
+            code, text = self._run_command("scontrol", "show", "config")
+            if code != 0:
+                raise CommandFailed(message_of(text))
+            self._max_array_size = array_limit(text)
+        return max(1, min(self._size, self._max_array_size))
+
+    def _has_others(self) -> bool:
+        """Whether this user has other jobs, the end of which may permit more."""
+        return bool(self._others) or any(run.submission.is_accepted for run in self._runs.values())
 
     def _list_jobs(self) -> Listing[SlurmJob]:
-        return list_jobs(self._commands, self._mark)
+        return self._queue.list_jobs()
 
     def _waiting(self, job: SlurmJob) -> Waiting:
-        if job.reason.replace("_", " ") == LAUNCH_FAILED and self._releases[job.comment] < MAX_RELEASES:
+        if job.failed_to_launch and self._releases[job.comment] < MAX_RELEASES:
             self._releases[job.comment] += 1
             with contextlib.suppress(CommandFailed):
-                self._run_command("scontrol", "release", str(job.id))
-        return Waiting(reason_in_words(job.reason, job.id), job.start)
+                self._run_command("scontrol", "release", job.name)
+        return Waiting(reason_in_words(job.reason, job.name), job.start)
 
-    def _cancel(self, run: Run[SlurmJob], job: SlurmJob, seconds: float) -> None:
-        ids = str(job.id)
-        if self._is_to_kill(run, seconds):
-            self._scancel(ids)
-            self._scancel("--signal=KILL", "--full", ids)
-            return
-        if job.is_pending:
-            self._scancel("--state=PENDING", ids)
-        # Without a signal, Slurm would kill a task that needs longer to save its state.
-        self._scancel("--signal=TERM", ids)
+    def _cancel(self, gently: Sequence[Listed[SlurmJob]], at_once: Sequence[Listed[SlurmJob]]) -> None:
+        killed = [job.own_name for _, job in at_once if not job.is_pending]
+        pending = [job.name for _, job in (*gently, *at_once) if job.is_pending]
+        # Without further options, with which Slurm takes a pending element for its whole array.
+        if pending or killed:
+            self._scancel(*pending, *killed)
+        if killed:
+            self._scancel("--signal=KILL", "--full", *killed)
+        # Without a signal, Slurm would kill a task that needs longer to save its state. A job whose array has pending
+        # elements can be signaled only by its step.
+        if stopped := [job.step for _, job in gently if not job.is_pending]:
+            self._scancel("--signal=TERM", *stopped)
 
     def _discard(self, jobs: Sequence[SlurmJob]) -> None:
-        if active := [str(job.id) for job in jobs if job.is_active]:
+        if active := [job.name for job in jobs if job.is_active]:
             self._scancel(*active)
 
     def _end_of(self, run: Run[SlurmJob], job: SlurmJob) -> Exit | None:
         if job.state == "CANCELLED":
-            failure = Failure("The job was canceled in Slurm, not here.", "Resume it to run it again.")
-            return Exit(stopped=True, failure=failure)
+            return self._canceled()
         if job.state == "OUT_OF_MEMORY":
             return Exit(out_of_memory=True)
         if run.has_begun:  # its program was killed
@@ -148,11 +205,16 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         state += f" ({job.reason})" if job.reason != "None" else ""
         return Exit(
             failure=Failure(
-                f"Slurm job {job.id} ended without a result: {state}.",
+                f"Slurm job {job.name} ended without a result: {state}.",
                 f"The end of {batch.LOG_FILE} in its folder may show why. The check of the compute target shows "
                 "whether the nodes share the jobs folder and Python.",
             )
         )
+
+    def _is_canceled(self, run: Run[SlurmJob], listing: Listing[SlurmJob]) -> bool:
+        # Slurm keeps no record of a pending element that was canceled, but of the array.
+        array = self._mark + _submission(run).array
+        return array != self._mark and any(comment.startswith(array) for comment in listing.jobs)
 
     def _run_command(self, *command: str) -> tuple[int, str]:
         return in_thread(self._commands.run, *command)
@@ -162,3 +224,8 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             self._run_command("scancel", *arguments)
         except CommandFailed as error:
             log.warning("scancel %s failed: %s", " ".join(arguments), error)
+
+
+def _submission(run: Run[SlurmJob]) -> SlurmSubmission:
+    assert isinstance(run.submission, SlurmSubmission)
+    return run.submission

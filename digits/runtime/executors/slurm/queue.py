@@ -9,26 +9,49 @@ from dataclasses import dataclass
 
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.queue_executor import Listing, Unreachable
-from digits.runtime.executors.slurm.words import message_of
+from digits.runtime.executors.slurm.words import LAUNCH_FAILED, message_of
 
-# Job id, state, reason, expected start and comment.
-_FORMAT = "%i|%T|%r|%S|%k"
+# Id, id of its record, state, reason, expected start and comment.
+_FORMAT = "%i|%A|%T|%r|%S|%k"
 _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED"}
 _ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
+# Of a job, or of an element of an array.
+_ID = re.compile(r"(\d+)(?:_(\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job in the queue, or one that ended minutes ago. ``start`` is its start or expected start as a Unix time."""
+    """A job in the queue, or one that ended minutes ago. ``start`` is its start or expected start as a Unix time.
+
+    An element of an array has the ``id`` of the array and an ``index``, which is also the end of its ``comment``. When
+    it starts, it gets a ``record`` with another id, except the last element.
+    """
 
     id: int
+    index: int | None
+    record: int
     state: str
     reason: str
     start: float | None
     comment: str
+
+    @property
+    def name(self) -> str:
+        """The id in Slurm's commands."""
+        return str(self.id) if self.index is None else f"{self.id}_{self.index}"
+
+    @property
+    def own_name(self) -> str:
+        """The id of a job that has started, also in commands that take the name of an element for its whole array."""
+        return self.name if self.record == self.id else str(self.record)
+
+    @property
+    def step(self) -> str:
+        """The id of its program on the nodes."""
+        return f"{self.own_name}.0"
 
     @property
     def is_active(self) -> bool:
@@ -43,26 +66,67 @@ class SlurmJob:
         # A job that is queued again completes first.
         return self.is_active and not self.is_pending and self.state != "COMPLETING"
 
+    @property
+    def failed_to_launch(self) -> bool:
+        """Whether Slurm holds it because a node could not start it."""
+        return self.reason.replace("_", " ") == LAUNCH_FAILED
 
-def list_jobs(commands: Commands, mark: str) -> Listing[SlurmJob]:
-    """List the jobs of this user; raises Unreachable."""
-    listing: Listing[SlurmJob] = Listing(time.monotonic())
-    try:
-        code, text = commands.run("squeue", "--me", "--noheader", "--states=all", f"--format={_FORMAT}")
-    except CommandFailed as error:
-        raise Unreachable(str(error)) from error
-    if code != 0:
-        raise Unreachable(message_of(text))
-    jobs = [job for job in map(_parse, text.splitlines()) if job]
-    # Ids begin at 1 again when the controller has lost its state.
-    for job in sorted(jobs, key=lambda job: job.id):
-        if not job.comment.startswith(mark):
-            listing.others += job.is_active
-            continue
-        if older := listing.jobs.get(job.comment):
-            listing.replaced.append(older)
-        listing.jobs[job.comment] = job
-    return listing
+
+class Queue:
+    """The jobs of this user. Those of this server have comments that begin with ``mark``."""
+
+    def __init__(self, commands: Commands, mark: str) -> None:
+        self._commands, self._mark = commands, mark
+        self._known: dict[str, SlurmJob] = {}
+
+    def list_jobs(self) -> Listing[SlurmJob]:
+        """List the jobs; raises Unreachable. A job whose line has not changed is the same object as before."""
+        listing: Listing[SlurmJob] = Listing(time.monotonic())
+        # By default, the pending elements of an array share a line, with the reasons of all of them.
+        command = ("squeue", "--me", "--array", "--noheader", "--states=all", f"--format={_FORMAT}")
+        try:
+            code, text = self._commands.run(*command)
+        except CommandFailed as error:
+            raise Unreachable(str(error)) from error
+        if code != 0:
+            raise Unreachable(message_of(text))
+        found = {line: self._known.get(line) or parse(line, self._mark) for line in text.splitlines()}
+        jobs = [job for job in found.values() if job]
+        # Slurm may hold a job again after its release, without a change of its line.
+        self._known = {line: job for line, job in found.items() if job and not job.failed_to_launch}
+        # Ids begin at 1 again when the controller has lost its state.
+        for job in sorted(jobs, key=lambda job: job.id):
+            if not job.comment.startswith(self._mark):
+                listing.others += job.is_active
+                continue
+            if older := listing.jobs.get(job.comment):
+                listing.replaced.append(older)
+            listing.jobs[job.comment] = job
+        return listing
+
+
+def parse(line: str, mark: str) -> SlurmJob | None:
+    """Return the job in a ``line`` of `squeue`, or None if it contains none.
+
+    Raises Unreachable for a line with a comment that begins with ``mark`` but no id of a single job.
+    """
+    fields = line.strip().split("|", 5)
+    known = _ID.fullmatch(fields[0])
+    if known is None or len(fields) < 6 or not fields[1].isdecimal():
+        if len(fields) == 6 and fields[5].startswith(mark):
+            raise Unreachable(f"squeue printed a line that cannot be read: {line.strip()[:200]}")
+        return None
+    _, record, state, reason, when, comment = fields
+    start = float(when) if when.isdecimal() else None
+    index = None if known[2] is None else int(known[2])
+    comment = comment if index is None else f"{comment}:{index}"
+    return SlurmJob(int(known[1]), index, int(record), state, reason, start, comment)
+
+
+def array_limit(config: str) -> int:
+    """Return how many elements an array may have, from what ``scontrol show config`` prints."""
+    found = re.findall(r"(?:^MaxArraySize *= *|\bmax_array_tasks=)(\d+)", config, re.MULTILINE)
+    return min(map(int, found), default=1)
 
 
 def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
@@ -73,12 +137,3 @@ def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
         if not re.match(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SALLOC|SRUN|SLURM)_", name) or name == "SLURM_CONF"
     }
     return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
-
-
-def _parse(line: str) -> SlurmJob | None:
-    """Return the job in a line of `squeue`; None for an element of an array, which is not ours."""
-    fields = line.strip().split("|", 4)
-    if len(fields) < 5 or not fields[0].isdecimal():
-        return None
-    start = float(fields[3]) if fields[3].isdecimal() else None
-    return SlurmJob(int(fields[0]), fields[1], fields[2], start, fields[4])

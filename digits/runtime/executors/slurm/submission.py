@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from digits.core import files
 from digits.core.job import DeviceRequest
 from digits.runtime.executors.queue_executor import Submission, gpus_per_node
 from digits.runtime.executors.slurm import batch
@@ -23,7 +25,7 @@ RESERVED_OPTIONS = frozenset(
 
 
 class SlurmSubmission(Submission, kw_only=True):
-    """The ``arguments`` of `sbatch` for a run."""
+    """The ``arguments`` of `sbatch` for a run that do not depend on its folder."""
 
     FILE: ClassVar[str] = batch.SUBMISSION_FILE
     SCRIPT: ClassVar[str] = "slurm.sh"
@@ -37,7 +39,6 @@ class SlurmSubmission(Submission, kw_only=True):
         folder: Path,
         run: int,
         request: DeviceRequest,
-        comment: str,
         program: Sequence[str],
         environment: Mapping[str, str],
     ) -> SlurmSubmission:
@@ -48,14 +49,68 @@ class SlurmSubmission(Submission, kw_only=True):
             dict(environment) if gpus_per_node(request) else {**environment, "CUDA_VISIBLE_DEVICES": ""}
         )
         cls.write_script(folder, run, [*command, *program, str(folder)], variables)
-        arguments = (*options(folder, request, comment), str(folder / cls.SCRIPT))
-        submission = cls(run=run, token=token, arguments=arguments)
+        submission = cls(run=run, token=token, arguments=tuple(options(request)))
         submission.save(folder)
         return submission
 
+    @property
+    def array(self) -> str:
+        """The name of the array that it is part of; empty if there is none."""
+        return self.element.rpartition(":")[0]
 
-def options(folder: Path, request: DeviceRequest, comment: str) -> list[str]:
-    """Return the options of `sbatch` for a task in ``folder``."""
+    @property
+    def index(self) -> int:
+        """The number in the array."""
+        return int(self.element.rpartition(":")[2])
+
+
+def number(submissions: Sequence[SlurmSubmission]) -> None:
+    """Make ``submissions`` the elements of a new array."""
+    token = secrets.token_hex(8)
+    for index, submission in enumerate(submissions):
+        submission.element = f"array/{token}:{index}"
+
+
+def own_arguments(folder: Path, comment: str) -> list[str]:
+    """Return the arguments of `sbatch` for the task in ``folder`` alone, after those that do not depend on it."""
+    log_file = str(folder / batch.LOG_FILE).replace("%", "%%")
+    return [
+        f"--job-name=digits-{folder.parent.name}-{folder.name}",
+        f"--comment={comment}",
+        f"--chdir={folder}",
+        f"--output={log_file}",
+        str(folder / SlurmSubmission.SCRIPT),
+    ]
+
+
+def array_arguments(elements: Mapping[int, Path], comment: str, script: Path) -> list[str]:
+    """Write the ``script`` of an array, and return the arguments of `sbatch` for it; raises OSError.
+
+    ``elements`` are the folders of the tasks by their indexes. Slurm copies the script when it accepts the array.
+    """
+    cases = [f"{index}) cd {shlex.quote(str(folder))} ;;" for index, folder in elements.items()]
+    lines = [
+        "#!/bin/sh",
+        "trap '' TERM",
+        'case "$SLURM_ARRAY_TASK_ID" in',
+        *cases,
+        "esac || exit",  # the job was deleted
+        f"exec /bin/sh {SlurmSubmission.SCRIPT} >>{batch.LOG_FILE} 2>&1",
+        "",
+    ]
+    files.write_bytes(script, "\n".join(lines).encode(), durable=False)
+    return [
+        f"--array={','.join(map(str, elements))}",
+        f"--job-name=digits-{comment.rpartition('/')[2]}",
+        f"--comment={comment}",
+        "--chdir=/",
+        "--output=/dev/null",
+        str(script),
+    ]
+
+
+def options(request: DeviceRequest) -> list[str]:
+    """Return the options of `sbatch` for a task, except those for its folder."""
     compute, gpus = request.compute, gpus_per_node(request)
     warning = min(WARNING_SECONDS, compute.minutes * 20) if compute.minutes else WARNING_SECONDS
     chosen = {
@@ -67,12 +122,7 @@ def options(folder: Path, request: DeviceRequest, comment: str) -> list[str]:
         "mem": f"{compute.memory_mb}M" if compute.memory_mb else "",
         "gres": f"gpu:{gpus}" if gpus else "",
     }
-    log_file = str(folder / batch.LOG_FILE).replace("%", "%%")
     return [
-        f"--job-name=digits-{folder.parent.name}-{folder.name}",
-        f"--comment={comment}",
-        f"--chdir={folder}",
-        f"--output={log_file}",
         "--open-mode=append",
         "--export=NIL",  # NONE would run a login shell on the node
         "--requeue",

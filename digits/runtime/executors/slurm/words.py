@@ -23,7 +23,9 @@ UNREACHABLE = re.compile(
     + "|".join(map(os.strerror, _NETWORK_ERRORS)),
     re.IGNORECASE,
 )
-# A limit on the number of jobs, which may also be one on the size of a job.
+# A limit on the number of submitted jobs, by its name.
+SUBMIT_LIMIT = re.compile(r"(qos|assoc)\w*submit\w*limit", re.IGNORECASE)
+# Such a limit, or another one on the size of a job.
 LIMIT = re.compile(
     r"job submit limit|maxsubmit|submitjobs?limit|job queue full|temporarily unable to accept job"
     r"|job violates accounting/qos policy",
@@ -40,6 +42,7 @@ _REASONS = {
     "BeginTime": "Slurm pauses before it starts an interrupted job again",
     "Cleaning": "Slurm is ending its previous attempt",
     "Dependency": "it depends on another Slurm job",
+    "JobArrayTaskLimit": "as many jobs of its array run as may run at the same time",
     "JobHeldUser": "it is held: release it with scontrol release {id}",
     "JobHeldAdmin": "an administrator holds it",
     LAUNCH_FAILED: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",
@@ -55,7 +58,7 @@ _REASONS = {
 }
 
 
-def reason_in_words(reason: str, job_id: int) -> str:
+def reason_in_words(reason: str, job_id: str) -> str:
     """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints."""
     word = re.split(r"[ ,(]", reason, maxsplit=1)[0]
     known = _REASONS.get(reason) or _REASONS.get(word)
