@@ -1,8 +1,8 @@
-"""Which records of a step each of several workers computes."""
+"""Which records of a step each of several workers computes, and each of its devices."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,15 @@ class Share:
     def positions(self) -> NDArray[np.int64]:
         """The positions in the step of the records that the worker reads."""
         return np.arange(self.first - self.blends, self.last) % self.count
+
+    def divide(self, parts: int, batches: int) -> list[Share]:
+        """Divide it into ``parts``, each of which consists of ``batches`` of equal size."""
+        size = (self.last - self.first) // batches
+        divided = [bounds(size, number, parts) for number in range(parts)]
+        return [
+            replace(self, first=self.first + first * batches, last=self.first + last * batches)
+            for first, last in divided
+        ]
 
 
 def bounds(count: int, rank: int, workers: int) -> tuple[int, int]:

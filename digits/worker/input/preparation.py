@@ -69,6 +69,11 @@ class Preparation:
         height, width, channels = self.image_shape
         return (self.crop, self.crop, channels) if self.crop else (height, width, channels)
 
+    @property
+    def blends(self) -> bool:
+        """Whether training blends each image with the one before it."""
+        return bool(self.augment.mixup or self.augment.cutmix)
+
     def __call__(self, images: tf.Tensor) -> tf.Tensor:
         """Convert images, uint8 [N, H, W, C], to float32 of `shape`, for inference."""
         batch = self._subtract_mean(tf.cast(images, tf.float32))

@@ -111,6 +111,7 @@ class VariableStore:
         self._make = _make_empty if empty else _make
         self._device = device
         self.compute_type = compute_type
+        self._copies: dict[str, VariableCopies] = {}
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -121,6 +122,16 @@ class VariableStore:
     def parameters(self) -> int:
         """The number of parameters: floating-point values of all variables."""
         return sum(count(variable) for variable in self._variables.values())
+
+    def copies_on(self, device: str) -> VariableCopies:
+        """Return the copies of these variables for a replica on ``device``."""
+        if device not in self._copies:
+            self._copies[device] = VariableCopies(self, device)
+        return self._copies[device]
+
+    def own(self, variable: tf.Variable) -> tf.Variable:
+        """Return the variable that a trace with this store uses for ``variable`` of the training."""
+        return variable
 
     def is_frozen(self, variable: tf.Variable) -> bool:
         """Whether ``variable`` is frozen."""
@@ -198,6 +209,44 @@ class VariableStore:
         counter = self._counters[plain_name(variable)] = _Counter(variable, request["initial_value"])
         counter.begin()
         return variable
+
+
+class VariableCopies(VariableStore):
+    """Copies of the variables of ``originals``, by the same names, in the memory of ``device``.
+
+    A replica of the network on another device reads and changes them; local variables are its own anyway.
+    """
+
+    def __init__(self, originals: VariableStore, device: str) -> None:
+        super().__init__(device=device, compute_type=originals.compute_type)
+        self._originals, self.local = originals, originals.local
+
+    def refresh(self) -> None:
+        """Copy the values of all originals, in the current graph."""
+        self.trunk, self.pretrained = self._originals.trunk, self._originals.pretrained
+        for name, original in self._originals.variables.items():
+            copy = self.get_or_create(name, {})
+            if copy is not original:
+                copy.assign(original.read_value())
+
+    def get_or_create(self, name: str, request: dict[str, Any]) -> tf.Variable:
+        """Return the copy of the variable called ``name``, which is created with it if it is new."""
+        if name not in self._variables:
+            original = self._originals.get_or_create(name, request)
+            with tf.device(self._device), _outside():
+                self._variables[name] = _Variable(
+                    original.read_value(),
+                    trainable=original.trainable,
+                    name=name,
+                    constraint=original.constraint,
+                )
+        return self._variables[name]
+
+    def own(self, variable: tf.Variable) -> tf.Variable:
+        return self._variables.get(plain_name(variable), variable)
+
+    def is_frozen(self, variable: tf.Variable) -> bool:
+        return self._originals.is_frozen(variable)
 
 
 def plain(variable: Any) -> tf.Variable:

@@ -186,8 +186,7 @@ def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) ->
     preparation = feeds.preparation(
         manifest, dataset, recipe.mean, recipe.crop_size, recipe.augment, class_weights
     )
-    blends = bool(recipe.augment.mixup or recipe.augment.cutmix)
-    preparation = dataclasses.replace(preparation, share=config.share(blends))
+    preparation = dataclasses.replace(preparation, share=config.share(preparation.blends))
     step_records = config.batch_size * config.batches
     return TrainingData(
         manifest, train, val, preparation, config.batch_size, step_records, recipe.shuffle, balanced

@@ -1,146 +1,174 @@
-"""A step whose batch is split: across devices, or into micro-batches in sequence.
+"""A step whose records are divided among replicas of the network: on the devices of this worker and of other workers.
 
-Every part is a replica of the network on its share of the records. Gradients and metrics are averaged, weighted
-by the numbers of records, so a step updates the weights as one batch on one device would. Statistics over a
-batch, such as those of batch normalization, are over the records of one replica.
+Every replica computes a contiguous share of the records with variables of its own. `Reduction` averages metrics and
+gradients, weighted by the numbers of records, so a step updates the weights as one batch on one device would.
+Statistics over a batch are over the records of one replica, unless the workers synchronize them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import auto_control_deps_utils
 
-from digits.worker.input.targets import Targets
-from digits.worker.network.network import Built
-from digits.worker.network.variables import make_state
-from digits.worker.training.step.label_flow import LabelFlow
-from digits.worker.training.step.tracing import stack_rows
-
-# For each loss the gradients of its variables; None where it does not depend on one.
-Gradients = list[list[Any]]
+from digits.worker.gang.gang import ALONE, Gang
+from digits.worker.gang.share import Share
+from digits.worker.network.variables import VariableCopies, VariableStore
+from digits.worker.training.step.device_config import DeviceConfig
+from digits.worker.training.step.micro_batches import Part
 
 
 @dataclass(frozen=True)
-class Part:
-    """The result of one replica, or of several combined.
+class Replica:
+    """The replica ``number`` of this worker, on ``device``, with the variables of ``store``.
 
-    ``row`` contains the metrics of ``built``, float32 [metrics]; ``gradients`` are those of its objectives.
+    It computes ``share`` of the step, or all records if that is None. ``fraction`` is its part of the records of the
+    worker, whose share is ``whole``.
     """
 
-    row: tf.Tensor
-    gradients: Gradients
-    built: Built
-    label_flow: LabelFlow
+    number: int
+    device: str
+    store: VariableStore
+    share: Share | None
+    whole: Share | None
+    fraction: float = 1.0
+
+    def refresh(self) -> None:
+        """Copy the variables of the training to those of the replica, if it has its own."""
+        if isinstance(self.store, VariableCopies):
+            self.store.refresh()
+
+    def take(self, values: tf.Tensor) -> tf.Tensor:
+        """Return those of ``values``, one for each record that the worker reads, which the replica reads."""
+        if self.share is self.whole or self.share is None:
+            return values
+        known = self.whole.positions.tolist() if self.whole else range(self.share.count)
+        rows = [known.index(position) for position in self.share.positions.tolist()]
+        # With blended images, the record before the first one may be the last one of the step.
+        before, rows = (rows[:1], rows[1:]) if rows[0] > rows[-1] else ([], rows)
+        pieces = [values[row : row + 1] for row in before]
+        return tf.concat([*pieces, values[rows[0] : rows[-1] + 1]], 0)
 
 
-# Computes the records x [n, H, W, C] and their targets y, given the numbers of the micro-batch and of the device.
-Replica = Callable[[Any, int, tf.Tensor, Targets], Part]
+def replicas(config: DeviceConfig, whole: Share | None, blends: bool, store: VariableStore) -> list[Replica]:
+    """Return the replicas of this worker, which computes ``whole`` of a step, or all records if that is None.
 
-
-@dataclass(frozen=True)
-class Replication:
-    """Computes each step in ``batches`` micro-batches of equal size, one after the other, each across ``devices``."""
-
-    devices: Sequence[str]
-    batches: int
-
-    def mean(self, replica: Replica, x: tf.Tensor, y: Targets, keep_first: bool = False) -> Part:
-        """Return the mean over all records of a step.
-
-        Of several micro-batches, the network is traced once, inside a loop, so its tensors cannot be used outside;
-        with ``keep_first`` it is traced twice, and the tensors of the first micro-batch can be used.
-        """
-        if self.batches == 1:
-            return self._on_devices(replica, 0, x, y)
-        size = tf.shape(x)[0] // self.batches
-        sums = _Sums()
-
-        def row(batch: Any) -> tuple[tf.Tensor, Part]:
-            first = batch * size
-            part = self._on_devices(replica, batch, *_sliced((x, y), first, first + size))
-            sums.add(part, 1.0 / self.batches)
-            return part.row, part
-
-        kept = [row(0)] if keep_first else []
-        rows, part = stack_rows(tf.constant(self.batches - len(kept)), lambda index: row(index + len(kept)))
-        rows = tf.concat([*(tf.expand_dims(row, 0) for row, _ in kept), rows], 0)
-        first_part = kept[0][1] if kept else part
-        return dataclasses.replace(
-            first_part, row=tf.reduce_mean(rows, 0), gradients=sums.take(first_part.gradients)
+    The first one uses the variables of ``store``, the others copies on their devices.
+    """
+    size = (whole.last - whole.first) // config.batches if whole else config.batch_size
+    devices = config.devices[:size]
+    if len(devices) == 1:
+        return [Replica(0, "", store, whole, whole)]  # TensorFlow chooses the best place for every operation
+    count = config.batch_size * config.batches
+    divided = (whole or Share(0, count, count, blends)).divide(len(devices), config.batches)
+    return [
+        Replica(
+            number,
+            device,
+            store.copies_on(device) if number else store,
+            share,
+            whole,
+            share.fraction / (whole.fraction if whole else 1.0),
         )
-
-    def _on_devices(self, replica: Replica, batch: Any, x: tf.Tensor, y: Targets) -> Part:
-        """Split the records across the devices and combine the results."""
-        if len(self.devices) == 1:
-            return replica(batch, 0, x, y)  # TensorFlow chooses the best place for every operation
-        count = tf.shape(x)[0]
-        bounds = [count * number // len(self.devices) for number in range(len(self.devices) + 1)]
-        parts, shares = [], []
-        for number, device in enumerate(self.devices):
-            first, last = bounds[number], bounds[number + 1]
-            with tf.device(device):
-                parts.append(replica(batch, number, *_sliced((x, y), first, last)))
-            shares.append(tf.cast(last - first, tf.float32) / tf.cast(count, tf.float32))
-        return _combined(parts, shares)
-
-
-class _Sums:
-    """Sums of gradients, in one state variable for each loss and variable of the network."""
-
-    def __init__(self) -> None:
-        self._sums: dict[tuple[int, int], tf.Variable] = {}
-
-    def add(self, part: Part, share: float) -> None:
-        for number, objective in enumerate(part.built.objectives):
-            for index, (variable, gradient) in enumerate(
-                zip(objective.variables, part.gradients[number], strict=True)
-            ):
-                if gradient is None:
-                    continue
-                if (number, index) not in self._sums:
-                    self._sums[number, index] = make_state("sum", variable.shape, 0.0, variable.dtype)
-                self._sums[number, index].assign_add(share * tf.convert_to_tensor(gradient))
-
-    def take(self, gradients: Gradients) -> Gradients:
-        """Return the sums in place of ``gradients``, and reset them to zero."""
-        return [
-            [self._taken((number, index)) for index in range(len(of_loss))]
-            for number, of_loss in enumerate(gradients)
-        ]
-
-    def _taken(self, key: tuple[int, int]) -> tf.Tensor | None:
-        if key not in self._sums:
-            return None
-        total = self._sums[key].read_value()
-        with tf.control_dependencies([total]):
-            self._sums[key].assign(tf.zeros_like(total))
-        return total
-
-
-def _sliced(values: Any, first: Any, last: Any) -> Any:
-    return tf.nest.map_structure(lambda value: value[first:last], values)
-
-
-def _combined(parts: Sequence[Part], shares: Sequence[tf.Tensor]) -> Part:
-    """Return the mean of the metrics and gradients of ``parts``, weighted by their ``shares`` of the records."""
-    gradients = [
-        [_weighted(values, shares) for values in zip(*of_objective, strict=True)]
-        for of_objective in zip(*(part.gradients for part in parts), strict=True)
+        for number, (device, share) in enumerate(zip(devices, divided, strict=True))
     ]
-    row = _weighted([part.row for part in parts], shares)
-    return dataclasses.replace(parts[0], row=row, gradients=gradients)
 
 
-def _weighted(values: Sequence[Any], shares: Sequence[tf.Tensor]) -> Any:
-    if values[0] is None:
-        return None
-    return tf.add_n(
-        [
-            tf.convert_to_tensor(value) * tf.cast(share, value.dtype)
-            for value, share in zip(values, shares, strict=True)
+class Reduction:
+    """The mean over the ``replicas`` of this worker, and over those of the other workers of ``gang``.
+
+    This worker computes a ``fraction`` of the records of a step.
+    """
+
+    def __init__(self, replicas: Sequence[Replica], gang: Gang = ALONE, fraction: float = 1.0) -> None:
+        self.gang, self.fraction = gang, fraction
+        self._replicas = replicas
+
+    @property
+    def is_trivial(self) -> bool:
+        """Whether there is only one replica."""
+        return len(self._replicas) == self.gang.workers == 1
+
+    def mean(self, values: tf.Tensor) -> tf.Tensor:
+        """Return the mean of ``values`` of all workers, weighted by their numbers of records.
+
+        In the gradients of a worker, whose mean is taken later, its gradient is the mean of those of all workers.
+        """
+
+        @tf.custom_gradient
+        def weighted(own: tf.Tensor) -> Any:
+            return self.gang.sum(own * self.fraction), self.mean
+
+        return weighted(values)
+
+    def __call__(self, parts: Sequence[Part], states: Iterable[tf.Variable]) -> Part:
+        """Return the mean of the metrics and gradients of all replicas; ``parts`` are those of this worker.
+
+        Those of ``states`` that the step has changed, such as moving averages, get the mean of all replicas too, so
+        that the variables of all workers stay equal. If a gradient is infinite for one replica, the mean is for all.
+        """
+        if self.is_trivial:
+            return parts[0]
+        changed = _changed(states)
+        means = iter(
+            self._over_workers(
+                [
+                    _weighted(values, [replica.fraction for replica in self._replicas])
+                    for values in zip(
+                        *(
+                            _values(part, [replica.store.own(item) for item in changed])
+                            for part, replica in zip(parts, self._replicas, strict=True)
+                        ),
+                        strict=True,
+                    )
+                ]
+            )
+        )
+        row = next(means)
+        gradients = [
+            [None if item is None else next(means) for item in of_loss] for of_loss in parts[0].gradients
         ]
+        for variable in changed:
+            variable.assign(next(means))
+        return dataclasses.replace(parts[0], row=row, gradients=gradients)
+
+    def _over_workers(self, values: list[tf.Tensor]) -> list[tf.Tensor]:
+        """Return the means of ``values`` over the workers, exchanged in one message."""
+        if self.gang.workers == 1:
+            return values
+        flat = tf.concat([tf.reshape(tf.cast(value, tf.float32), [-1]) for value in values], 0)
+        means = tf.split(self.mean(flat), [tf.size(value) for value in values])
+        return [
+            tf.cast(tf.reshape(mean, tf.shape(value)), value.dtype)
+            for mean, value in zip(means, values, strict=True)
+        ]
+
+
+def _values(part: Part, states: Sequence[tf.Variable]) -> list[tf.Tensor]:
+    gradients = (item for of_loss in part.gradients for item in of_loss if item is not None)
+    return [tf.convert_to_tensor(value) for value in (part.row, *gradients, *states)]
+
+
+def _weighted(values: Sequence[tf.Tensor], fractions: Sequence[float]) -> tf.Tensor:
+    if len(values) == 1:
+        return values[0]
+    return tf.add_n(
+        [value * tf.cast(part, value.dtype) for value, part in zip(values, fractions, strict=True)]
     )
+
+
+def _changed(variables: Iterable[tf.Variable]) -> list[tf.Variable]:
+    """Return the ``variables`` of floating-point numbers that the operations of the current graph change."""
+    graph = tf.compat.v1.get_default_graph()
+    written = {
+        handle.name
+        for operation in graph.get_operations()
+        for handle in auto_control_deps_utils.get_read_write_resource_inputs(operation)[1]
+    }
+    return [
+        item for item in variables if item.dtype.is_floating and graph.capture(item.handle).name in written
+    ]

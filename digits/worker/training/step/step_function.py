@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from digits.worker.input.preparation import Chunk, chunk_signature
 from digits.worker.network.summaries import Recorded
-from digits.worker.training.step.replication import Part
+from digits.worker.training.step.micro_batches import Part
+from digits.worker.training.step.replication import Replica
 from digits.worker.training.step.tracing import compiled, stack_rows, trace, xla_warning
 from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
 
@@ -34,6 +35,8 @@ class StepFunction:
     def __init__(self, step: TrainingStep, warn: Callable[[str], None] = lambda message: None) -> None:
         self.step, self._warn = step, warn
         self._row, fault = self._build_row, None
+        if len(step.replicas) > 1:
+            self._make_variables()
         if step.options.config.compiled:
             try:
                 self._row = self._compiled_row()
@@ -101,24 +104,44 @@ class StepFunction:
         return step.row, step.traced
 
     def _compiled_row(self) -> Callable[..., tuple[tf.Tensor, Traced]]:
-        """Compile `_build_row`; of a step that several workers share, only the part before they exchange results."""
-        if not self.step.has_partners:
-            return compiled(self._build_row, self._batch_signature)
-        images, labels, _, number = self._batch_signature
-
-        def build(*given: tf.Tensor) -> tuple[Any, Part]:
-            part = self.step.compute(*given)
-            return (part.row, part.gradients), part
-
-        compute = compiled(build, [images, labels, number])
+        """Compile `_build_row`; of a step with several replicas, only the computation of each one."""
+        if not self.step.is_divided:
+            return compiled(self._build_row, self._batch_signature(self.step.replicas[0]))
+        computations = [self._compiled_replica(replica) for replica in self.step.replicas]
 
         def row(images: tf.Tensor, labels: tf.Tensor, rate: tf.Tensor, number: tf.Tensor) -> Any:
-            (row, gradients), part = compute(images, labels, number)
-            part = dataclasses.replace(part, row=row, gradients=gradients)
-            step = self.step.finish(part, rate, number)
+            parts = self.step.compute(
+                images, labels, number, lambda replica, *given: computations[replica.number](*given)
+            )
+            step = self.step.finish(parts, rate, number)
             return step.row, step.traced
 
         return row
+
+    def _compiled_replica(self, replica: Replica) -> Callable[..., Part]:
+        """Compile `TrainingStep.compute_replica` for the device of ``replica``."""
+
+        def build(*given: tf.Tensor) -> tuple[Any, Part]:
+            part = self.step.compute_replica(replica, *given)
+            return (part.row, part.gradients), part
+
+        images, labels, _, number = self._batch_signature(replica)
+        run = compiled(build, [images, labels, number], replica.device)
+
+        def compute(*given: tf.Tensor) -> Part:
+            (row, gradients), part = run(*given)
+            return dataclasses.replace(part, row=row, gradients=gradients)
+
+        return compute
+
+    def _make_variables(self) -> None:
+        """Build the first replica, so that there are variables that the others can copy."""
+        images, labels, _, number = self._batch_signature(self.step.replicas[0])
+
+        def build(*given: tf.Tensor) -> tuple[tf.Tensor, None]:
+            return self.step.compute_replica(self.step.replicas[0], *given).row, None
+
+        trace(build, [images, labels, number])
 
     @cached_property
     def _extended(self) -> tuple[Any, Traced]:
@@ -129,13 +152,11 @@ class StepFunction:
 
         return trace(build, signature(self.step))
 
-    @property
-    def _batch_signature(self) -> list[tf.TensorSpec]:
-        """The types of the arguments of `TrainingStep.build`, with the size of its batches."""
+    def _batch_signature(self, replica: Replica) -> list[tf.TensorSpec]:
+        """The types of the arguments of `TrainingStep.build` for the records of ``replica``."""
         images, labels, _, rates, step = signature(self.step)
         config = self.step.options.config
-        share = self.step.preparation.share
-        size = len(share.positions) if share else config.batch_size * config.batches
+        size = len(replica.share.positions) if replica.share else config.batch_size * config.batches
         return [
             tf.TensorSpec((size, *images.shape[1:]), images.dtype),
             tf.TensorSpec((size, *labels.shape[1:]), labels.dtype),

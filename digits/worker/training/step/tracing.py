@@ -30,9 +30,9 @@ def trace(build: Callable[..., tuple[Any, Facts]], signature: Sequence[tf.Tensor
 
 
 def compiled(
-    build: Callable[..., tuple[Any, Facts]], signature: Sequence[tf.TensorSpec]
+    build: Callable[..., tuple[Any, Facts]], signature: Sequence[tf.TensorSpec], device: str = ""
 ) -> Callable[..., tuple[Any, Facts]]:
-    """Return ``build`` compiled with XLA for arguments of the given types.
+    """Return ``build`` compiled with XLA for arguments of the given types, and for ``device`` if it is given.
 
     Raises whatever ``build`` raises, and TensorFlow's errors if XLA cannot compile it.
     """
@@ -41,8 +41,9 @@ def compiled(
     # In a nested function those are pruned.
     nested = tf.function(tensors, autograph=False)
     function = tf.function(lambda *arguments: nested(*arguments), autograph=False, jit_compile=True)
-    function.experimental_get_compiler_ir(*signature)(stage="hlo")
-    traced = function.get_concrete_function(*signature)
+    with tf.device(device or None):
+        function.experimental_get_compiler_ir(*signature)(stage="hlo")
+        traced = function.get_concrete_function(*signature)
 
     def run(*arguments: Any) -> tuple[Any, Facts]:
         for argument, known in zip(arguments, signature, strict=True):

@@ -1,12 +1,12 @@
 """A training step, as it is built into a graph: prepare, build, gradients, reduce, the network's hook, apply.
 
-Up to the gradients, each of several workers computes its share of the records; the rest they all do in the same way.
+Up to the gradients, each of several replicas computes its share of the records; the rest is done once by each worker.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ import tensorflow as tf
 from digits.kinds.network.targets import in_order
 from digits.worker import build_context
 from digits.worker.failure import UserFault
+from digits.worker.gang.share import Share
 from digits.worker.input import targets
 from digits.worker.input.preparation import Preparation
 from digits.worker.input.targets import Targets
@@ -25,12 +26,12 @@ from digits.worker.network.summaries import Recorded
 from digits.worker.network.variables import VariableStore, plain_name
 from digits.worker.precision import autocast
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.step import label_flow
+from digits.worker.training.step import label_flow, micro_batches
 from digits.worker.training.step.device_config import DeviceConfig
 from digits.worker.training.step.label_flow import LabelFlow
+from digits.worker.training.step.micro_batches import Gradients, Part
 from digits.worker.training.step.optimizers import LossScale, Optimizer
-from digits.worker.training.step.reduction import Reduction
-from digits.worker.training.step.replication import Gradients, Part, Replication
+from digits.worker.training.step.replication import Reduction, Replica, replicas
 from digits.worker.training.step.update_statistics import Updates, UpdateStatistics
 
 # The metric that ``measures_labels`` adds: the mean cross-entropy over the classes.
@@ -119,10 +120,10 @@ class TrainingStep:
     ) -> None:
         self.network, self.preparation, self.options = network, prepare, options
         self._store, self._randomness, self._phase = store, randomness, options.phase
-        self._replication = Replication(options.config.devices, options.config.batches)
-        self._reduction: Reduction | None = None
+        self.replicas = replicas(options.config, prepare.share, prepare.blends, store)
+        self._reduction = Reduction(self.replicas)
         if prepare.share and options.config.averaging_interval == 1:
-            self._reduction = Reduction(options.config.gang, prepare.share.fraction)
+            self._reduction = Reduction(self.replicas, options.config.gang, prepare.share.fraction)
         self._loss_scale: LossScale | None = None
         if options.config.scales_loss:
             self._loss_scale = LossScale(self._phase.optimizer.scope)
@@ -143,54 +144,77 @@ class TrainingStep:
         the ``number`` of steps before this one, int64. An extended step measures its updates, and the tensors of its
         network can be used, which costs memory. Raises UserFault for mistakes of the network, and whatever it raises.
         """
-        part = self.compute(images, labels, number, is_extended)
-        return self.finish(part, rate, number, is_extended, changes_weights)
+        parts = self.compute(images, labels, number, partial(self.compute_replica, is_extended=is_extended))
+        return self.finish(parts, rate, number, is_extended, changes_weights)
 
     @property
-    def has_partners(self) -> bool:
-        """Whether several workers average their gradients. Then `finish` must not be compiled."""
-        return self._reduction is not None
+    def is_divided(self) -> bool:
+        """Whether several replicas compute parts of the step. Then only `compute_replica` can be compiled."""
+        return not self._reduction.is_trivial
 
     def compute(
-        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, is_extended: bool = False
-    ) -> Part:
-        """Build the first part of the step: metrics and gradients on the records of this worker."""
-        x, y = self.prepare(images, labels, number)
-        # Each replica builds the network on its share of the records and computes gradients; their mean is applied.
-        return self._replication.mean(partial(self._replica, number), x, y, keep_first=is_extended)
+        self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor, compute_replica: Callable[..., Part]
+    ) -> list[Part]:
+        """Build the first part of the step: metrics and gradients of each replica of this worker."""
+        for replica in self.replicas:
+            replica.refresh()
+        parts = []
+        for replica in self.replicas:
+            with tf.device(replica.device or None):
+                parts.append(compute_replica(replica, replica.take(images), replica.take(labels), number))
+        return parts
 
     def finish(
         self,
-        part: Part,
+        parts: Sequence[Part],
         rate: tf.Tensor,
         number: tf.Tensor,
         is_extended: bool = False,
         changes_weights: bool = True,
     ) -> BuiltStep:
-        """Build the rest of the step after `compute`: average over the workers, and update the weights."""
-        if self._reduction:
-            states = {**self._store.variables, **self._store.local}.values()
-            part = self._reduction(part, [item for item in states if not item.trainable])
+        """Build the rest of the step after `compute`: average over the replicas, and update the weights."""
+        states = {**self._store.variables, **self._store.local}.values()
+        part = self._reduction(parts, [item for item in states if not item.trainable])
         statistics = self._update_weights(part, rate, number, is_extended) if changes_weights else {}
         return BuiltStep(part.row, statistics, part.built, _facts(part))
 
+    def compute_replica(
+        self,
+        replica: Replica,
+        images: tf.Tensor,
+        labels: tf.Tensor,
+        number: tf.Tensor,
+        is_extended: bool = False,
+    ) -> Part:
+        """Build the network on the records of ``replica``, and compute metrics and gradients."""
+        x, y = self._prepare(replica.share, images, labels, number)
+        compute = partial(self._micro_batch, replica, number)
+        return micro_batches.mean(self.options.config.batches, compute, x, y, keep_first=is_extended)
+
     def prepare(self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, Targets]:
         """Augment the images to the network's input, float32 [N, H, W, C]; also return the targets for the loss."""
-        seed = tf.constant(self.options.seed & 0x7FFFFFFF, tf.int64)
-        return self.preparation.for_training(images, labels, tf.cast(tf.stack([seed, number]), tf.int32))
+        return self._prepare(self.preparation.share, images, labels, number)
 
-    def _replica(self, number: tf.Tensor, batch: Any, device: int, x: tf.Tensor, y: Targets) -> Part:
+    def _prepare(
+        self, share: Share | None, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor
+    ) -> tuple[tf.Tensor, Targets]:
+        seed = tf.cast(tf.stack([tf.constant(self.options.seed & 0x7FFFFFFF, tf.int64), number]), tf.int32)
+        return dataclasses.replace(self.preparation, share=share).for_training(images, labels, seed)
+
+    def _micro_batch(self, replica: Replica, number: tf.Tensor, batch: Any, x: tf.Tensor, y: Targets) -> Part:
         """Build the network on some records of the step, and compute their gradients."""
-        stage = f"{tower.TRAIN}/{device}" if device else tower.TRAIN
+        stage = f"{tower.TRAIN}/{replica.number}" if replica.number else tower.TRAIN
         draw = number * self.options.config.batches + tf.cast(batch, tf.int64)
         rank = self.options.config.gang.rank
-        reduction = self._reduction if self.options.config.synchronized_batch_norm else None
+        reduction = (
+            self._reduction if self.options.config.synchronized_batch_norm and self.is_divided else None
+        )
         with (
             self._randomness.draw_for(stage, draw, rank),
             targets.use_targets(y) as labels,
             build_context.extend(reduction=reduction),
         ):
-            built = self.network.build(self._store, tower.TRAIN, x, labels, number)
+            built = self.network.build(replica.store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
         outputs = in_order(built.output) if classes else ()
         flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)

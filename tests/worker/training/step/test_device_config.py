@@ -160,11 +160,35 @@ def seen(outcome: Outcome) -> set[str]:
 
 
 def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_own_child: Any) -> None:
-    settings = {"solver": MOMENTUM, "epochs": 2, "weights_on": "first_gpu"}
+    """Images are blended with the one before, which another device may have."""
+    augment = {"mixup": 0.4, "cutmix": 1.0, "flip": "fliplr", "noise": 0.02}
+    settings = {"solver": MOMENTUM, "epochs": 2, "weights_on": "first_gpu", "augment": augment}
     one = train(PICTURES, name="one", batch_size=18, **settings)
     task = model(PICTURES, name="two", batch_size=6, batch_accumulation=3, **settings)
     two = _on_processors(in_own_child, task)
     _assert_alike(_weights(one, "snapshot_2.ckpt"), _weights(two, "snapshot_2.ckpt"), 1e-4)
+
+
+NORMALIZED = networks.classifier(
+    """
+x = slim.conv2d(self.x / 100.0, 4, [3, 3], normalizer_fn=slim.batch_norm,
+                normalizer_params={'is_training': self.is_training, 'decay': 0.9})
+return slim.fully_connected(slim.flatten(x), self.nclasses, activation_fn=None, scope='fc')
+"""
+)
+
+
+def test_each_device_compiles_its_replica(model: Any, in_own_child: Any) -> None:
+    settings = {"solver": MOMENTUM, "epochs": 2, "batch_size": 5, "batch_accumulation": 2}
+    plain, compiled = (
+        _on_processors(in_own_child, model(NORMALIZED, name=name, xla=xla, **settings))
+        for name, xla in [("plain", False), ("compiled", True)]
+    )
+    assert not compiled.of(Warned), compiled.of(Warned)
+    weights = _weights(plain, "snapshot_2.ckpt")
+    _assert_alike(weights, _weights(compiled, "snapshot_2.ckpt"), 1e-4)
+    # Every replica contributes to the moving averages once per step, with its two batches.
+    assert 0 < weights["model/Conv/BatchNorm/moving_variance"].max() < 1
 
 
 def test_replicas_share_variables_created_directly(model: Any, in_own_child: Any) -> None:
