@@ -212,7 +212,16 @@ class DeviceFields(ComputeFields):
             raise ValidationError("On a cluster, choose the CPU, or a number of GPUs for each worker.")
 
     def validate_synchronized_batch_norm(self, field: FlagField) -> None:
-        if not field.data or self.compute_workers.data in (None, 1):
+        workers = self.compute_workers.data or 1
+        if not field.data:
+            return
+        kind, _, count = self.device().partition(":")
+        gpus = len(kind.split(",")) if kind != "next" else int(count) if count.isdecimal() else 1
+        if gpus > (workers if self.is_local else 1):
+            raise ValidationError(
+                "The GPUs of one worker cannot be synchronized. Choose as many workers as GPUs."
+            )
+        if workers == 1:
             return
         if self.xla.setting:
             raise ValidationError(

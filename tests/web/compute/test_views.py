@@ -123,8 +123,17 @@ def test_on_this_machine_only_the_number_of_workers_counts(site: Site, finished:
         ({"compute_workers": 65}, "compute_workers", "between 1 and 64"),
         ({"compute_minutes": 0}, "compute_minutes", "between 1 and"),
         ({"select_gpu": "0,1"}, "select_gpu", "a number of GPUs for each worker"),
-        ({"synchronized_batch_norm": 1, "xla": "on"}, "synchronized_batch_norm", "Set XLA compilation"),
-        ({"synchronized_batch_norm": 1, "averaging_interval": 2}, "synchronized_batch_norm", "every step"),
+        ({"synchronized_batch_norm": 1, "select_gpu_count": 2}, "synchronized_batch_norm", "as many workers"),
+        (
+            {"synchronized_batch_norm": 1, "select_gpu_count": 1, "xla": "on"},
+            "synchronized_batch_norm",
+            "Set XLA compilation",
+        ),
+        (
+            {"synchronized_batch_norm": 1, "select_gpu_count": 1, "averaging_interval": 2},
+            "synchronized_batch_norm",
+            "every step",
+        ),
     ],
 )
 def test_invalid_choices_are_refused_at_their_fields(

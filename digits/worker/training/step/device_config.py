@@ -111,10 +111,10 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
     keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
     devices = devices[: size // gang.workers]  # every device computes at least one record
-    if gang.workers > 1 and recipe.synchronized_batch_norm and len(devices) > 1:
+    if recipe.synchronized_batch_norm and len(devices) > 1:
         raise UserFault(
             f"Batch normalization cannot be synchronized with {len(devices)} GPUs per worker.",
-            "Choose one GPU per worker, or let each normalize by its own records.",
+            "Choose as many workers as GPUs, or do not synchronize it.",
         )
     central = recipe.weights_on == "cpu" and len(devices) > 1
     # Compiled steps of several GPUs have not been measured.

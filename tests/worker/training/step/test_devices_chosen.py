@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pytest
+
 
 class Configuration:
     """A fake ``tf.config`` of a machine with GPUs that records its settings."""
@@ -92,3 +94,9 @@ def test_without_gpus_the_cpu_trains(in_own_child: Any, tmp_path: Path) -> None:
     assert (found.devices, gpus) == (("/device:CPU:0",), [])
     assert not found.compiled
     assert "no GPU" in warnings[0]
+
+
+def test_gpus_of_one_worker_cannot_be_synchronized(in_own_child: Any, tmp_path: Path) -> None:
+    settings = {"devices": ["0", "1"], "synchronized_batch_norm": True}
+    with pytest.raises(AssertionError, match="cannot be synchronized with 2 GPUs"):
+        in_own_child(_prepare, 2, tmp_path, settings)
