@@ -11,6 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from digits.core.compute import Compute
+from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm.executor import SlurmExecutor
@@ -184,6 +186,25 @@ def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm)
         again.wait(lambda: again.are_in_queue(found))
         assert [job.waiting_for for job in found] == [job.waiting_for for job in jobs]
         assert slurm.sizes == [5]
+
+
+def test_a_form_is_accepted_while_the_limit_is_reached(server: FakeServer, slurm: FakeSlurm) -> None:
+    slurm.limit = 0
+    request = DeviceRequest("training", compute=Compute(target="slurm"))
+    assert server.cluster.refusal(server.store.folder, request) is None  # type: ignore[attr-defined]
+
+
+def test_a_job_that_was_asked_to_stop_is_canceled_when_the_server_ends(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    """As are background tasks, which end with their server."""
+    server = FakeServer(tmp_path / "jobs", slurm)
+    kept, stopped = server.sweep(2, "hangs")
+    server.wait(lambda: server.are_in_queue([kept, stopped]))
+    left = slurm_name(kept)
+    server.cluster.stop(stopped.tasks[0].handle or {})
+    server.stop()
+    assert list(slurm.lines) == [left]
 
 
 def test_the_reason_changes_with_the_queue(server: FakeServer, slurm: FakeSlurm) -> None:

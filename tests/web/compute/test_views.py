@@ -220,3 +220,15 @@ def test_this_machine_has_no_check_and_other_targets_are_unknown(site: Site) -> 
     machine = target(site, "local")["machine"]
     assert machine["processor"]["is_gpu"] is False and machine["cores"] >= 1
     assert "No GPU found on this machine." in site.get("/compute").text
+
+
+def test_a_version_of_a_dataset_runs_where_the_dataset_ran(
+    site: Site, cluster: FakeCluster, finished: Finished
+) -> None:
+    parent = site.services.store.get(finished.dataset(site), DatasetJob)
+    for target, expected in (("slurm", "slurm"), ("gone", "local")):
+        parent.compute = Compute(target=target, partition="long")
+        created = site.post(f"/datasets/{parent.id}/versions.json", dataset_name="half", keep=50).json
+        version = site.services.store.get(created["id"], DatasetJob)
+        assert version.compute.target == expected
+    assert cluster.requests[-1].compute.partition == "long"

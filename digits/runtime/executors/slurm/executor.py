@@ -92,7 +92,8 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             code, text = self._commands.run(*command)
         except CommandFailed as error:
             return Failure(f"Slurm does not answer: {error}.", "Try again, or run it on this machine.")
-        return None if code == 0 else self._refused(text)
+        # A job beyond the limit of submitted jobs waits.
+        return None if code == 0 or SUBMIT_LIMIT.search(text) else self._refused(text)
 
     def _refused(self, text: str) -> Failure:
         """Return the failure of a job that `sbatch` refused with this ``text``."""
