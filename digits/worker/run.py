@@ -12,6 +12,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -106,7 +107,10 @@ def _run(task_folder: Path, events: EventLog, meeting: Rendezvous) -> int:
         recipe = load_recipe(task_folder) if is_dataset else recipes.load(task_folder, recipe_class)
         if type(recipe) is recipes.Train and RESTARTED_VARIABLE in os.environ:
             recipe.resume = True
-        result = _import(module).run(recipe, task_folder, events)
+        # Keras would load scikit-learn for adapters that no network uses: a fifth of the time until a training begins.
+        with _hidden("sklearn") if type(recipe) is recipes.Train else contextlib.nullcontext():
+            program = _import(module)
+        result = program.run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         # When a process of a gang fails, the others are stopped.
         if meeting.is_lead and (failure := meeting.failure_of_another()):
@@ -128,6 +132,19 @@ def _run(task_folder: Path, events: EventLog, meeting: Rendezvous) -> int:
 def _import(module: str) -> ModuleType:
     with garbage_collection.paused():
         return importlib.import_module(module)
+
+
+@contextlib.contextmanager
+def _hidden(package: str) -> Iterator[None]:
+    """Have the import of a ``package`` fail inside, as if it was not installed, unless it has been imported before."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 def keep_output_open() -> None:

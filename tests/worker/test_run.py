@@ -34,6 +34,22 @@ def test_a_missing_argument_is_an_error(run_clean: Callable[..., Any]) -> None:
     assert "usage" in finished.stderr
 
 
+def test_a_training_begins_without_scikit_learn_which_can_be_imported_later(
+    run_clean: Callable[..., Any],
+) -> None:
+    program = """
+import sys
+from digits.worker import run
+with run._hidden("sklearn"):
+    run._import(run.PROGRAMS["train"][1])
+assert "keras" in sys.modules and "sklearn" not in sys.modules
+from sklearn import metrics
+with run._hidden("sklearn"):
+    assert sys.modules["sklearn"].metrics is metrics
+"""
+    assert run_clean("-c", program).returncode == 0
+
+
 # The disk is full when a task's event log is created or written.
 WITHOUT_ROOM = """
 import errno, os, sys
