@@ -414,6 +414,11 @@ class Settings:
         "Token of a Ray cluster with `RAY_AUTH_MODE=token`.",
         option=None,
     )
+    cluster_jobs: int = _setting(
+        _count,
+        "1000",
+        "Maximum number of jobs of a user that wait or run on each cluster. Further ones wait in the server.",
+    )
     node_cache: NodeCacheSetting = _setting(
         _node_cache,
         "auto",

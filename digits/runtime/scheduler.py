@@ -83,7 +83,7 @@ def choose(candidates: Iterable[Candidate], offer_for: Callable[[DeviceRequest],
             choice.waiting[job.id] = f"the dataset “{pending.name}”"
             continue
         for task, request in candidate.tasks:
-            taken = offer_for(request).take(request)
+            taken = offer_for(request).take(request, job)
             if isinstance(taken, Placement):
                 choice.start.append(Start(job, task, taken))
             elif isinstance(taken, Busy):

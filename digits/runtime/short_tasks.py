@@ -63,6 +63,7 @@ class Holder:
     """The user of a GPU as shown on pages."""
 
     name: str
+    owner: str | None = None
 
 
 PREFLIGHT = Holder("Check of a network")

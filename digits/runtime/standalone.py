@@ -30,7 +30,7 @@ from digits.core.resume_point import resume_point
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, TaskState
 from digits.data import manifest
 from digits.runtime.executors.cluster import ClusterExecutor
-from digits.runtime.executors.executor import CPU, OpenLedger, Placement
+from digits.runtime.executors.executor import CPU, Placement, open_devices
 from digits.runtime.executors.local import LocalExecutor, devices_environment
 from digits.runtime.executors.pools import Executors
 from digits.runtime.supervisor import EXIT_FILE
@@ -101,7 +101,7 @@ def train(
     if cluster:
         if refused := cluster.refusal(folder, request):
             raise BadRequest(refused.message, refused.hint)
-        placement = OpenLedger().take(request)
+        placement = Placement(request, open_devices(request))
         rerun.recipe.devices = [*placement.devices]
         rerun.recipe.save(folder)
         (folder / EXIT_FILE).unlink(missing_ok=True)  # of the previous run, which has the same number

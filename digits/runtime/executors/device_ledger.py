@@ -29,7 +29,7 @@ class Resources:
     gpus: list[str]
     known_gpus: tuple[str, ...] = ()
 
-    def take(self, request: DeviceRequest) -> Placement | Busy | Failure:
+    def take(self, request: DeviceRequest, holder: Holder | None = None) -> Placement | Busy | Failure:
         """Take the GPUs of ``request``, or a slot of its pool and the CPU.
 
         A request for the next free GPUs gets the CPU if the machine has none. One for GPUs only ``if_free`` takes a

@@ -5,9 +5,9 @@ Another executor (for a cluster, for containers) is one module in `digits.runtim
 
 The life of a run:
 
-1. ``ledger.offer().take(request)`` returns a `Placement`, or `Busy`: then the run waits in the server's queue. An
-   executor with a queue of its own uses an `OpenLedger`, which never refuses a request.
-2. ``ledger.reserve(placement)``, and later ``ledger.release(placement)``.
+1. ``ledger.offer().take(request, holder)`` returns a `Placement`, or `Busy`: then the run waits in the server's queue.
+   An executor with a queue of its own uses an `OpenLedger`, which only limits the runs of each owner.
+2. ``ledger.reserve(placement, holder)``, and later ``ledger.release(placement)``.
 3. ``start(folder, placement)`` returns a handle, which is saved.
 4. ``poll`` returns `Waiting` while the executor has queued the run, None while it runs, and its `Exit` at the end.
 5. ``stop`` and ``clear`` end it earlier. After a restart of the server, ``find`` replaces a handle that was not saved.
@@ -20,6 +20,7 @@ are stopped, and the exit is that of the first one that failed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,17 +87,20 @@ class Busy:
 
 
 class Holder(Protocol):
-    """The user of a device as shown on pages, such as a job."""
+    """The user of a device as shown on pages, such as a job. Limits for each person count by ``owner``."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def owner(self) -> str | None: ...
 
 
 class Offer(Protocol):
     """The resources that are free at the moment."""
 
-    def take(self, request: DeviceRequest) -> Placement | Busy | Failure:
-        """Take the resources of ``request`` out of this offer.
+    def take(self, request: DeviceRequest, holder: Holder | None = None) -> Placement | Busy | Failure:
+        """Take the resources of ``request`` out of this offer for ``holder``.
 
         Return Failure if the executor will never have them.
         """
@@ -119,27 +123,55 @@ class Ledger(Protocol):
 
 
 class OpenLedger:
-    """The ledger of an executor that has a queue and a scheduler of its own: it accepts every request."""
+    """The ledger of an executor that has a queue and a scheduler of its own.
 
-    def offer(self) -> OpenLedger:
-        return self
+    It accepts every request, or at most ``per_owner`` at a time from the same owner.
+    """
 
-    def take(self, request: DeviceRequest) -> Placement:
-        """Place ``request``. The scheduler of the executor chooses the GPUs, which the processes see from index 0."""
-        gpus = map(str, range(max(request.gpu_count, len(request.gpus))))
-        return Placement(request, tuple(gpus) or (CPU,))
+    def __init__(self, per_owner: int | None = None) -> None:
+        self._per_owner = per_owner
+        self._owners: dict[Placement, str | None] = {}
 
-    def reserve(self, placement: Placement, holder: Holder | None = None) -> None: ...
+    def offer(self) -> OpenOffer:
+        return OpenOffer(self._per_owner, Counter(self._owners.values()))
 
-    def release(self, placement: Placement) -> None: ...
+    def reserve(self, placement: Placement, holder: Holder | None = None) -> None:
+        if holder is not None:
+            self._owners[placement] = holder.owner
+
+    def release(self, placement: Placement) -> None:
+        self._owners.pop(placement, None)
 
     def holders(self) -> dict[str, str]:
         return {}
 
 
+@dataclass
+class OpenOffer:
+    """The offer of an `OpenLedger`, with the number of the runs of each owner in ``counts``."""
+
+    per_owner: int | None
+    counts: Counter[str | None]
+
+    def take(self, request: DeviceRequest, holder: Holder | None = None) -> Placement | Busy:
+        """Place ``request``. The scheduler of the executor chooses the GPUs, which the processes see from index 0."""
+        if holder is not None:
+            if self.per_owner is not None and self.counts[holder.owner] >= self.per_owner:
+                return Busy(
+                    f"one of {self.per_owner:,} other jobs on the cluster to end, the most for a user"
+                )
+            self.counts[holder.owner] += 1
+        return Placement(request, open_devices(request))
+
+
+def open_devices(request: DeviceRequest) -> tuple[str, ...]:
+    """Return the devices of ``request`` as the processes see them, if they see only their own: from index 0."""
+    return tuple(map(str, range(max(request.gpu_count, len(request.gpus))))) or (CPU,)
+
+
 def place(ledger: Ledger, request: DeviceRequest, holder: Holder | None = None) -> Placement | None:
     """Reserve the resources of ``request``; return None while they are in use."""
-    placement = ledger.offer().take(request)
+    placement = ledger.offer().take(request, holder)
     if not isinstance(placement, Placement):
         return None
     ledger.reserve(placement, holder)

@@ -214,6 +214,7 @@ class QueueOptions(TypedDict, total=False):
     environment: Mapping[str, str] | None
     list_seconds: float
     lost_seconds: float
+    per_owner: int | None
 
 
 class QueueExecutor(Generic[J]):
@@ -240,8 +241,9 @@ class QueueExecutor(Generic[J]):
         environment: Mapping[str, str] | None = None,
         list_seconds: float = 5.0,
         lost_seconds: float = 90.0,
+        per_owner: int | None = None,
     ) -> None:
-        self.ledger: Ledger = OpenLedger()
+        self.ledger: Ledger = OpenLedger(per_owner)
         self._jobs_folder = Path(os.path.abspath(jobs_folder))
         server = hashlib.sha256(os.fsencode(self._jobs_folder)).hexdigest()[:8]
         self._mark = f"digits:{server}:"

@@ -62,4 +62,5 @@ def _cluster(state: ClusterState) -> Cluster:
         nodes=[describe(ClusterNode, node) for node in overview.nodes] if overview else [],
         partitions=[*overview.partitions] if overview else [],
         check=TargetCheck(at=check.at, is_running=check.is_running, findings=findings) if check else None,
+        jobs_per_user=services().settings.cluster_jobs,
     )

@@ -13,6 +13,7 @@ from digits.core.compute import Compute
 from digits.core.model_job import ModelJob
 from digits.core.task import Failure
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.executors.executor import OpenLedger
 from tests.fake_cluster import FakeCluster
 from tests.shared_executor import SharedExecutor
 from tests.site import Site, open_site, site_settings
@@ -96,6 +97,27 @@ def test_a_training_waits_on_the_cluster_that_its_form_chooses(
     for job_id in (model, copy):
         site.api.abort(job_id)
         assert site.wait_for_end(job_id) == "Aborted"
+
+
+def test_a_user_has_a_limited_number_of_jobs_on_the_cluster(
+    site: Site, cluster: FakeCluster, finished: Finished
+) -> None:
+    cluster.ledger = OpenLedger(per_owner=2)
+    dataset = finished.dataset(site)
+    models = [
+        site.api.create_model(f"net {number}", dataset, standard_networks="lenet", **ON_SLURM).id
+        for number in range(3)
+    ]
+    jobs = [site.services.store.get(model, ModelJob) for model in models]
+    site.wait(lambda: len(cluster.requests) == 2 and jobs[2].waiting_for)
+    assert [job.waiting_at for job in jobs] == ["Slurm", "Slurm", ""]
+    assert jobs[2].waiting_for == "one of 2 other jobs on the cluster to end, the most for a user"
+    other = site.api.create_model("of another user", dataset, standard_networks="lenet", **ON_SLURM).id
+    site.services.store.get(other, ModelJob).owner = "other"
+    site.wait(lambda: len(cluster.requests) == 3)
+    site.api.abort(models[0])
+    site.wait(lambda: len(cluster.requests) == 4 and jobs[2].waiting_at == "Slurm")
+    assert target(site, "slurm")["cluster"]["jobs_per_user"] == site.services.settings.cluster_jobs
 
 
 def test_a_dataset_is_created_on_the_cluster(site: Site, cluster: FakeCluster) -> None:
