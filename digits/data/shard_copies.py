@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-import humanize
 import numpy as np
 from numpy.typing import NDArray
 
@@ -177,7 +176,7 @@ class ShardCopies:
         if self._closed.is_set():
             return
         total, copied = len(self._index.shards), len(self._files)
-        limit = f"; it is limited to {humanize.naturalsize(self._cache.limit())}" if is_full else ""
+        limit = f"; it is limited to {self._cache.limit() / 1e9:.1f} GB" if is_full else ""
         split = self._index.shards[0].name.partition("-")[0]
         log.info("%d of %d shards of “%s” are in the cache %s%s", copied, total, split, self.folder, limit)
 

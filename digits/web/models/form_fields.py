@@ -10,7 +10,7 @@ from msgspec import Struct
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
-from digits.core.model_job import DEVICE
+from digits.core.model_job import DEVICE, request_devices
 from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
 from digits.kinds.compute_form import ComputeFields, amount
@@ -213,11 +213,10 @@ class DeviceFields(ComputeFields):
 
     def validate_synchronized_batch_norm(self, field: FlagField) -> None:
         workers = self.compute_workers.data or 1
-        if not field.data:
+        if not field.data or not re.fullmatch(DEVICE, self.device(), re.ASCII):
             return
-        kind, _, count = self.device().partition(":")
-        gpus = len(kind.split(",")) if kind != "next" else int(count) if count.isdecimal() else 1
-        if gpus > (workers if self.is_local else 1):
+        request = request_devices(self.device())
+        if max(request.gpu_count, len(request.gpus)) > (workers if self.is_local else 1):
             raise ValidationError(
                 "The GPUs of one worker cannot be synchronized. Choose as many workers as GPUs."
             )

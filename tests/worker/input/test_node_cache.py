@@ -110,16 +110,16 @@ def test_a_training_without_a_usable_cache_succeeds(train: Any, remote: Path, mo
 
 @pytest.mark.parametrize("budget", [0.0, 1e9], ids=["streamed", "resident"])
 def test_damaged_copies_are_replaced_by_the_source(
-    in_child: Any, remote: Path, tmp_path: Path, budget: float
+    in_own_child: Any, remote: Path, tmp_path: Path, budget: float
 ) -> None:
-    _, expected = in_child(_read_all, remote, budget)
+    _, expected = in_own_child(_read_all, remote, budget)
     copies = [path for path in cache_in(tmp_path).iterdir() if path.name != node_cache.LOCK_FILE]
     assert len(copies) == 2
     for copy in copies:
         contents = bytearray(copy.read_bytes())
         contents[-20] ^= 1
         copy.write_bytes(contents)
-    used, found = in_child(_read_all, remote, budget)
+    used, found = in_own_child(_read_all, remote, budget)
     assert used == 2
     assert np.array_equal(found, expected)
     assert not any(copy.exists() for copy in copies)
