@@ -140,6 +140,7 @@ list(parallel.run(work, 2, processes=2))
 """
 
 
+@pytest.mark.integration
 def test_processes_end_when_their_parent_is_killed(root: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True, cwd=root

@@ -269,6 +269,7 @@ def run(archive: Path, folder: Path, limits: Limits, data_bytes: int | None = No
         return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=Progress)
 
 
+@pytest.mark.integration
 def test_the_program_refuses_a_million_entries_with_little_memory(tmp_path: Path) -> None:
     one = zip_of({"a": b""})
     start, entry = one.index(b"PK\1\2"), one[one.index(b"PK\1\2") : one.index(b"PK\5\6")]
@@ -366,6 +367,7 @@ def test_the_limits_count_what_remains(tmp_path: Path, refusal: Callable[..., st
     assert unpack(tmp_path / "archive", tmp_path / "folder", replace(LIMITS, max_bytes=1500)).bytes == 1200
 
 
+@pytest.mark.integration
 def test_the_program_asks_for_the_encoding_of_names(tmp_path: Path) -> None:
     names = ["고양이", "강아지", "자동차"]
     raw = {name: f"{number:0>{len(name.encode('cp949'))}}" for number, name in enumerate(names)}

@@ -40,7 +40,7 @@ from tests.real_server import RealServer, assert_all_end, processes_of
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
-KILLS = int(os.environ.get("DIGITS_FILE_KILLS", "3"))
+KILLS = int(os.environ.get("DIGITS_FILE_KILLS", "2"))
 SEED = int(os.environ.get("DIGITS_SEED", "1"))
 DESCRIPTORS = int(os.environ.get("DIGITS_DESCRIPTORS", "256"))
 # More than can be open at once.

@@ -31,7 +31,7 @@ from tests.site import bars
 
 pytestmark = pytest.mark.tensorflow
 
-KILLS = int(os.environ.get("DIGITS_KILLS", "4"))
+KILLS = int(os.environ.get("DIGITS_KILLS", "2"))
 ABORTS = int(os.environ.get("DIGITS_ABORTS", "2"))
 SEED = int(os.environ.get("DIGITS_SEED", "1"))
 VICTIMS = ("server", "supervisor", "trainer", "fork server")

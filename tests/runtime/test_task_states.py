@@ -54,6 +54,7 @@ def new_states() -> TaskStates:
     return TaskStates(lambda job, task: False)
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("short_turns")
 def test_other_greenlets_run_while_a_long_log_is_read(tmp_path: Path) -> None:
     job, ticks = job_with_log(tmp_path / "job"), 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import gevent
 import gevent.os
+import pytest
 
 from digits.runtime.turns import next_turn
 
@@ -18,6 +19,7 @@ MESSAGES = 20
 MAX_TURNS_PER_MESSAGE = 3
 
 
+@pytest.mark.integration
 def test_messages_are_answered_between_the_turns_of_long_computations() -> None:
     turns = sent = 0
     waited: list[int] = []

@@ -50,7 +50,7 @@ WAYS = {
 @pytest.mark.parametrize(
     "settings",
     [
-        pytest.param(settings, id=way, marks=[] if way in ("shifted", "all") else pytest.mark.nightly)
+        pytest.param(settings, id=way, marks=[] if way == "all" else pytest.mark.nightly)
         for way, settings in WAYS.items()
     ],
 )
@@ -62,7 +62,9 @@ def test_gpus_support_all_operations_of_steps_and_validation(
     assert in_own_child(_lacking, model(text, dataset=str(dataset), **settings)) == []
 
 
-@pytest.mark.parametrize(("name", "side"), [("resnet32", 16), ("alexnet", 68)])
+@pytest.mark.parametrize(
+    ("name", "side"), [("resnet32", 16), pytest.param("alexnet", 68, marks=pytest.mark.nightly)]
+)
 def test_gpus_support_all_operations_of_normalization(
     model: Any, in_own_child: Any, tmp_path: Path, name: str, side: int
 ) -> None:

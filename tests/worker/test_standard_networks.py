@@ -132,8 +132,8 @@ LESSONS = {
 }
 
 
-# One without and one with moving averages, written with slim and with Keras; the others repeat their layers.
-OFTEN = {"lenet", "short resnet32", "convnext"}
+# One without and one with moving averages; the others repeat their layers.
+OFTEN = {"lenet", "short resnet32"}
 LESSONS["short resnet32"] = LESSONS["resnet32"]
 
 
@@ -338,7 +338,9 @@ def test_the_u_net_reduces_large_images(in_child):
         pytest.param(
             "segmenter_resnet50", "resnet50", ("model/up", "model/scores"), marks=pytest.mark.nightly
         ),
-        ("fpn", "resnet50", ("model/level", "model/scores", "model/edges")),
+        pytest.param(
+            "fpn", "resnet50", ("model/level", "model/scores", "model/edges"), marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_an_encoder_starts_from_a_network_for_classification(in_child, name, encoder, new):

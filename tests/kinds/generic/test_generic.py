@@ -120,6 +120,8 @@ def finished(answer: Any) -> Any:
     return answer if answer["state"] not in ("waiting", "running", "incomplete") else None
 
 
+# Its targets are images, as those of image-to-image, whose test belongs to every commit.
+@pytest.mark.nightly
 @pytest.mark.integration
 @pytest.mark.tensorflow
 def test_an_auto_encoder_trains_on_images_without_targets(site: Site) -> None:

@@ -22,6 +22,8 @@ SIZE = {"image_width": 16, "image_height": 16}
 KIND = "images/gradients"
 
 
+# Its targets are numbers, as those of regression, whose test belongs to every commit.
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_a_model_learns_the_gradients_of_generated_images(site: Site) -> None:
     dataset = site.create(KIND, train_image_count=256, val_image_count=64, **SIZE)

@@ -176,6 +176,7 @@ def test_a_forgotten_array_is_submitted_again_once(server: FakeServer, slurm: Fa
     server.wait(lambda: all("Slurm job 2_" in job.waiting_for for job in jobs))
 
 
+@pytest.mark.integration
 def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm) -> None:
     server = FakeServer(tmp_path / "jobs", slurm)
     jobs = server.sweep(5, "hangs")
@@ -194,6 +195,7 @@ def test_a_form_is_accepted_while_the_limit_is_reached(server: FakeServer, slurm
     assert server.cluster.refusal(server.store.folder, request) is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.integration
 def test_a_job_that_was_asked_to_stop_is_canceled_when_the_server_ends(
     tmp_path: Path, slurm: FakeSlurm
 ) -> None:

@@ -59,7 +59,10 @@ def rows(outcome: Outcome) -> list[Any]:
     ]
 
 
-@pytest.mark.parametrize("share", [0.0, 0.4], ids=["streamed", "resident"])
+@pytest.mark.parametrize(
+    "share",
+    [pytest.param(0.0, id="streamed"), pytest.param(0.4, id="resident", marks=pytest.mark.nightly)],
+)
 def test_a_training_through_copies_has_the_same_bits(
     train: Any, remote: Path, tmp_path: Path, monkeypatch: Any, share: float
 ) -> None:

@@ -152,7 +152,13 @@ def test_two_workers_train_as_one_does(
     assert not (together.job_folder / "train" / "rendezvous").exists()
 
 
-@pytest.mark.parametrize("network", [SYNCHRONIZED_SLIM, SYNCHRONIZED_KERAS], ids=["slim", "keras"])
+@pytest.mark.parametrize(
+    "network",
+    [
+        pytest.param(SYNCHRONIZED_SLIM, id="slim"),
+        pytest.param(SYNCHRONIZED_KERAS, id="keras", marks=pytest.mark.nightly),
+    ],
+)
 def test_workers_normalize_by_the_records_of_all_if_they_are_synchronized(
     trained: Any, train_together: Any, in_child: Any, network: str
 ) -> None:
