@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+import digits
 from digits.core import files
 from digits.runtime.executors.cluster import Finding, Overview
 from digits.runtime.executors.commands import sleep
@@ -25,25 +26,8 @@ _LOG = "check.log"
 
 T = TypeVar("T")
 
-# Runs on a node; the argument is the folder. Each answer is a file, written once it is complete.
-PROBE = """
-import json, os, socket, sys, time
-folder = sys.argv[1]
-def answer(name, **body):
-    with open(f"{folder}/{name}.tmp", "w") as file:
-        json.dump(body, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(f"{folder}/{name}.tmp", f"{folder}/{name}")
-with open(folder + "/question") as file:
-    answer("files", text=file.read(), node=socket.gethostname(), at=time.time())
-try:
-    import digits.core.task
-    import tensorflow as tf
-    answer("tensorflow", version=tf.__version__, gpus=len(tf.config.list_physical_devices("GPU")))
-except BaseException as error:
-    answer("tensorflow", error=f"{type(error).__name__}: {error}")
-"""
+# Passed as text: the check has to run where DIGITS is missing, too.
+PROBE = Path(digits.__file__).with_name("worker") / "cluster_probe.py"
 
 
 class _Files(msgspec.Struct):
@@ -114,7 +98,7 @@ class Probe:
     def _script(self) -> Path:
         script = self._folder / "check.sh"
         exports = [f"export {name}={shlex.quote(value)}" for name, value in self._environment.items()]
-        program = shlex.join([sys.executable, "-P", "-c", PROBE, str(self._folder)])
+        program = shlex.join([sys.executable, "-P", "-c", PROBE.read_text(), str(self._folder)])
         redirection = f"exec >>{shlex.quote(str(self._folder / _LOG))} 2>&1"
         script.write_text("\n".join(["#!/bin/sh", redirection, *exports, f"exec {program}", ""]))
         return script
