@@ -30,7 +30,7 @@ def type_of(path: Path) -> str:
 
 
 def is_network(path: Path) -> bool:
-    """Return whether another machine stores the files in ``path``, as far as the type of the file system tells."""
+    """Return whether ``path`` is on a network file system, judging by the type of the file system."""
     kind = type_of(path)
     return kind in _NETWORK or (kind.startswith("fuse.") and kind != _LOCAL_FUSE)
 

@@ -14,7 +14,7 @@ from digits.web.resources.compute import DeviceUse
 from digits.web.services import services
 
 SECONDS = 24 * 3600.0
-# More bars could not be told apart.
+# More bars than this would blur together.
 MAX_USES = 500
 
 

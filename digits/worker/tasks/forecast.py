@@ -1,4 +1,4 @@
-"""How much faster several workers train than one, in words, from what was measured before the training is queued.
+"""Forecast how much faster several workers train than one, from measurements taken before the training is queued.
 
 `measure_workers` runs workers that will share this machine. Workers on a cluster have a machine each: a step on the
 share of one worker is measured here, and so is the sum of the gradients over two workers, unless the user requests that
@@ -113,7 +113,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     ordered, count = sorted(values), len(values)
 
     def misses(left_out: int) -> float:
-        """Return the probability that the median is not between the bounds without so many values at each end."""
+        """Return the probability that the median is outside the interval without ``left_out`` values at each end."""
         return 2 * sum(math.comb(count, below) for below in range(left_out + 1)) / 2**count
 
     left_out = 0
@@ -124,8 +124,8 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
 
 def _words(workers: int, speedup: float, low: float = math.inf, high: float = 0.0) -> str:
     if high > LARGE_SPREAD * low:
-        told = f"{workers} workers: between {low:.1f} and {high:.1f} times as fast as one"
-        return told if speedup > LEAST_GAIN else f"{told}, so use one"
+        range_ = f"{workers} workers: between {low:.1f} and {high:.1f} times as fast as one"
+        return range_ if speedup > LEAST_GAIN else f"{range_}, so use one"
     if speedup > LEAST_GAIN:
         return f"{workers} workers: about {speedup:.1f} times as fast as one"
     than = "slower than" if speedup < 1 / LEAST_GAIN else "no faster than"

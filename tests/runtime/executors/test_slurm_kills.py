@@ -232,7 +232,7 @@ class Victims:
 
 
 def disturb(jobs: Jobs, cluster: SlurmCluster, kills: int) -> None:
-    """Kill at random until there were so many ``kills``; check that all jobs then end as undisturbed ones do."""
+    """Kill processes at random, ``kills`` times; check that all jobs then end as undisturbed ones do."""
     victims = Victims(jobs, cluster, random.Random(SEED))
     try:
         with gevent.Timeout((kills // KILLS_PER_ROUND + 2) * PATIENCE_SECONDS):
