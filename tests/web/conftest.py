@@ -1,13 +1,16 @@
-"""Finished jobs in a site that all tests of a module share."""
+"""Finished jobs in a site that all tests of a module share, and a site with a cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from digits.core.settings import Settings
+from tests.fake_cluster import FakeCluster
 from tests.shared_executor import SharedExecutor
-from tests.site import Site
+from tests.site import Site, open_site
 from tests.web.trained import Finished
 
 
@@ -27,3 +30,16 @@ def dataset(site: Site, finished: Finished) -> str:
 def model(site: Site, dataset: str, finished: Finished) -> str:
     """A linear classifier that has learned `dataset` in four epochs."""
     return finished.model(site, dataset, train_epochs=4)
+
+
+@pytest.fixture
+def cluster() -> FakeCluster:
+    return FakeCluster()
+
+
+@pytest.fixture
+def cluster_site(settings: Settings, executor: SharedExecutor, cluster: FakeCluster) -> Iterator[Site]:
+    """A complete site that offers ``cluster`` as Slurm."""
+    opened = open_site(settings, executor, {"slurm": cluster})
+    yield opened
+    opened.close()

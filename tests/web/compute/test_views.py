@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,21 +13,13 @@ from digits.core.task import Failure
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import OpenLedger
 from tests.fake_cluster import FakeCluster
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
 from tests.web.trained import Finished
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-def site(tmp_path: Path, executor: SharedExecutor, cluster: FakeCluster) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path), executor, {"slurm": cluster})
-    yield opened
-    opened.close()
+def site(cluster_site: Site) -> Site:
+    return cluster_site
 
 
 def target(site: Site, name: str) -> dict[str, Any]:

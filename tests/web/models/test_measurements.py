@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from digits.core import preflight_result
 from digits.core.task import EVENTS_FILE, Failure
 from digits.runtime import measurements
 from tests.fake_cluster import RESULT_FILE, FakeCluster
-from tests.shared_executor import SharedExecutor
-from tests.site import Site, open_site, site_settings
+from tests.site import Site
 from tests.web.trained import Finished
 
 URL = "/models/measurements"
@@ -23,15 +21,8 @@ WORKERS = {"message": "2 workers: about 1.9 times as fast as one, measured on n1
 
 
 @pytest.fixture
-def cluster() -> FakeCluster:
-    return FakeCluster()
-
-
-@pytest.fixture
-def site(tmp_path: Path, executor: SharedExecutor, cluster: FakeCluster) -> Iterator[Site]:
-    opened = open_site(site_settings(tmp_path), executor, {"slurm": cluster})
-    yield opened
-    opened.close()
+def site(cluster_site: Site) -> Site:
+    return cluster_site
 
 
 @pytest.fixture
