@@ -268,9 +268,6 @@ def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None = None) -> str:
-    if form.SOURCES and request.method == "GET":
-        field = form[form.source_field()]
-        field.render_kw = {**(field.render_kw or {}), "autofocus": True}
     common = [(kind_named(name), title, question) for name, (title, question) in COMMON_KINDS.items()]
     return render_in_turns(
         "dataset_new.html",
