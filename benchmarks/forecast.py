@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from workers import CLASSIFIER, CONVOLUTIONS, LENET
 
-from tests.real_server import RealServer
+from tests.real_server import RealServer, create_dataset
 from tests.slurm_cluster import SlurmCluster
 
 NETWORKS = {"lenet": LENET, "convolutions": CONVOLUTIONS}
@@ -41,11 +41,11 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder, cores = Path(name), sorted(os.sched_getaffinity(0))
-        draw_images(folder / "data" / "images")
+        draw_images(folder / "data" / "noise")
         with SlurmCluster(folder / "cluster", nodes=max(options.workers), cores=cores) as cluster:
             server = RealServer(folder, "--slurm", "--no-standby", environment=cluster.environment)
             try:
-                dataset = create_dataset(server)
+                dataset = create_dataset(server, "noise", 28, folder_pct_val=0, resize_channels=1)
                 for network in options.networks:
                     for workers in options.workers:
                         print(
@@ -125,20 +125,6 @@ def draw_images(folder: Path, classes: int = 4, each: int = 375) -> None:
         for number in range(each):
             pixels = random.integers(0, 256, (28, 28), np.uint8)
             Image.fromarray(pixels).save(folder / str(label) / f"{number}.png")
-
-
-def create_dataset(server: RealServer) -> str:
-    dataset = server.ask(
-        "/datasets/images/classification.json",
-        dataset_name="noise",
-        folder_train=server.folder / "data" / "images",
-        folder_pct_val=0,
-        resize_width=28,
-        resize_height=28,
-        resize_channels=1,
-    )["id"]
-    server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
-    return str(dataset)
 
 
 if __name__ == "__main__":

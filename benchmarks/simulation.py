@@ -53,7 +53,7 @@ from digits.core.status import Status
 from digits.core.task import EVENTS_FILE, Handle
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.executors.device_ledger import DeviceLedger
-from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Placement
+from digits.runtime.executors.executor import OUTPUT_LIMIT, Executor, Exit, Placement
 from digits.runtime.executors.pools import Executors
 from digits.runtime.job_index import COLUMNS
 from digits.runtime.scheduler import Scheduler
@@ -173,7 +173,7 @@ class Clock:
             yield
 
 
-class Cluster:
+class Cluster(Executor):
     """An executor that runs nothing: each run ends after the hours in its handle, by ``clock``."""
 
     poll_seconds = 5.0
@@ -209,13 +209,6 @@ class Cluster:
 
     def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
         return "", 0
-
-    def warm_up(self) -> None: ...
-
-    def is_warm(self) -> bool:
-        return True
-
-    def close(self) -> None: ...
 
 
 # Part 1: the store

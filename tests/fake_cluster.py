@@ -16,7 +16,7 @@ from pathlib import Path
 
 from digits.core.job import DeviceRequest
 from digits.core.task import EVENTS_FILE, Failure, Handle
-from digits.runtime.executors.cluster import Finding, Node, Overview
+from digits.runtime.executors.cluster import ClusterExecutor, Finding, Node, Overview
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
 
 RESULT_FILE = "result"
@@ -41,7 +41,7 @@ FINDINGS = (
 )
 
 
-class FakeCluster:
+class FakeCluster(ClusterExecutor):
     """See the module. ``problem`` is why the scheduler does not answer; ``refused`` why it refuses all requests."""
 
     title = "Slurm"
@@ -86,7 +86,7 @@ class FakeCluster:
 
     def cancel(self, number: int, message: str) -> None:
         """Cancel a run with the commands of the cluster."""
-        self._runs[str(number)] = Exit(stopped=True, failure=Failure(message, "Resume it to run it again."))
+        self._runs[str(number)] = Exit(stopped=True, failure=Failure(message, "Start it again."))
 
     def stop(self, handle: Handle) -> None:
         self._runs[handle["name"]] = Exit(code=143, stopped=True)
@@ -96,13 +96,6 @@ class FakeCluster:
 
     def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
         return "", 0
-
-    def warm_up(self) -> None: ...
-
-    def is_warm(self) -> bool:
-        return True
-
-    def close(self) -> None: ...
 
     def nodes(self, folder: Path) -> str:
         return "n[1-2]"

@@ -119,14 +119,15 @@ class RealServer:
         self.process.stdout.close()
 
 
-def create_dataset(server: RealServer) -> str:
-    """Create the dataset of bars, and return its id when it is done."""
+def create_dataset(server: RealServer, name: str = "bars", side: int = 16, **fields: Any) -> str:
+    """Create a dataset from the folder ``name`` of the data, and return its id when it is done."""
     dataset = server.ask(
         "/datasets/images/classification.json",
-        dataset_name="bars",
-        folder_train=server.folder / "data" / "bars",
-        resize_width=16,
-        resize_height=16,
+        dataset_name=name,
+        folder_train=server.folder / "data" / name,
+        resize_width=side,
+        resize_height=side,
+        **fields,
     )["id"]
     server.wait(lambda: server.ask(f"/datasets/{dataset}/status")["status"] == "Done")
     return str(dataset)

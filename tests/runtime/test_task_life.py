@@ -24,7 +24,7 @@ from digits.core.errors import DigitsError
 from digits.core.job import Job
 from digits.core.status import Status
 from digits.core.task import Handle
-from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, Placement, Waiting
+from digits.runtime.executors.executor import OUTPUT_LIMIT, Executor, Exit, Ledger, Placement, Waiting
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.processes import processes_in
 from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
@@ -36,14 +36,16 @@ WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in ("fi
 ACTIONS = ["abort", "delete", "die", "fail"]
 
 
-class Failpoints:
+class Failpoints(Executor):
     """An executor that calls ``reach`` with the name of the window before and after each call of ``executor``."""
+
+    poll_seconds = LocalExecutor.poll_seconds
 
     def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
         self._executor = executor
         self._reach = reach
         self.ledger: Ledger = executor.ledger
-        self.poll_seconds, self.stop_seconds = executor.poll_seconds, executor.stop_seconds
+        self.stop_seconds = executor.stop_seconds
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         return self._within("start", folder, placement, run=run, owned=owned)
@@ -65,13 +67,6 @@ class Failpoints:
 
     def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
         return self._executor.output(folder, after, limit)
-
-    def warm_up(self) -> None: ...
-
-    def is_warm(self) -> bool:
-        return False
-
-    def close(self) -> None: ...
 
     def _within(self, method: str, *arguments: Any, **keywords: Any) -> Any:
         self._reach(f"before {method}")

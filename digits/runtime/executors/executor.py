@@ -191,6 +191,8 @@ class Executor(Protocol):
 
     All methods may be called from any greenlet, and return quickly. `poll` and `clear` are repeated at most every
     ``poll_seconds``. After `stop` or `clear`, processes normally exit within ``stop_seconds``.
+
+    A class with this base need not implement `warm_up` and `close`.
     """
 
     stop_seconds: float
@@ -235,9 +237,8 @@ class Executor(Protocol):
 
     def warm_up(self) -> None:
         """Prepare for starting tasks quickly, in the background."""
-
-    def is_warm(self) -> bool:
-        """Return whether tasks start quickly."""
+        return
 
     def close(self) -> None:
         """Release the executor's own resources. Tasks keep running."""
+        return

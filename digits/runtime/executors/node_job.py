@@ -133,11 +133,11 @@ class NodeJob:
     def _end_canceled(self, record: Record | None) -> int:
         """Record that somebody ended the job with the commands of the scheduler."""
         message = f"The job was canceled in {self.title}, not here."
-        return self._end(record, stopped=True, failure=failure(message, "Resume it to run it again."))
+        return self._end(record, stopped=True, failure=failure(message, "Start it again."))
 
     def _give_up(self) -> int:
         message = f"The task was interrupted {MAX_FRUITLESS} times in a row before it could make progress."
-        hint = f"The end of {self.log_file} in its folder may show why. {self.advice}, then resume it."
+        hint = f"The end of {self.log_file} in its folder may show why. {self.advice}, then start it again."
         return self._end(failure=failure(message, hint))
 
     def _count_attempt(self) -> None:

@@ -28,6 +28,7 @@ from digits.core.job import DeviceRequest
 from digits.core.task import Failure, Handle
 from digits.runtime import supervisor, task_output
 from digits.runtime.executors import node_job, processes
+from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
 from digits.runtime.executors.exit_record import read_exit
 from digits.runtime.executors.local import WORKER_PROGRAM, child_environment
@@ -217,7 +218,7 @@ class QueueOptions(TypedDict, total=False):
     per_owner: int | None
 
 
-class QueueExecutor(Generic[J]):
+class QueueExecutor(ClusterExecutor, Generic[J]):
     """Runs tasks of the jobs in ``jobs_folder`` as jobs of a scheduler.
 
     See `LocalExecutor` for ``program``, ``pass_env`` and ``environment``. At most every ``list_seconds``, one query
@@ -388,12 +389,6 @@ class QueueExecutor(Generic[J]):
         except files.UnreadableFile:
             return ""
 
-    def warm_up(self) -> None:
-        """Do nothing: there is nothing to prepare."""
-
-    def is_warm(self) -> bool:
-        return False
-
     def close(self) -> None:
         """Stop following the jobs, which keep running, except those that were asked to stop."""
         self._is_closed = True
@@ -525,7 +520,7 @@ class QueueExecutor(Generic[J]):
     def _canceled(self) -> Exit:
         """Return the end of a run that was canceled with the commands of the scheduler."""
         message = f"The job was canceled in {self.title}, not here."
-        return Exit(stopped=True, failure=Failure(message, "Resume it to run it again."))
+        return Exit(stopped=True, failure=Failure(message, "Start it again."))
 
     def _is_to_kill(self, run: Run[J], seconds: float) -> bool:
         """Return whether a run that was asked to stop ``seconds`` ago has had enough time."""
@@ -613,7 +608,7 @@ class QueueExecutor(Generic[J]):
             run.submission.is_accepted, run.is_resubmitted = False, True
         elif is_lost:
             message = f"The job is no longer in {self.title}'s queue, and left no result."
-            run.state = Exit(failure=Failure(message, f"{self.lost_hint} Resume it."))
+            run.state = Exit(failure=Failure(message, f"{self.lost_hint} Start it again."))
 
     def _end(self, run: Run[J], job: J, listing: Listing[J]) -> None:
         """End ``run``, whose job has ended, or start it again, unless its exit record appears in time."""

@@ -18,7 +18,7 @@ from digits.core.status import Status
 from digits.data.sample_catalog import SAMPLES
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
-from digits.runtime.job_index import COLUMNS, JobIndex
+from digits.runtime.job_index import COLUMNS
 from digits.web.datasets.submit import new_sample
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
@@ -46,10 +46,11 @@ def index() -> Response:
 
 
 def _page_of_jobs() -> Response:
-    query = JobQuery.parse(request.args)
-    jobs = services().store.index
-    unfinished = _oldest_first(jobs, JobQuery(words=query.words))
-    queue = [job for job in _oldest_first(jobs, JobQuery()) if job.status is not Status.RUN]
+    query, store = JobQuery.parse(request.args), services().store
+    jobs = store.index
+    # In the order in which they start.
+    unfinished = store.in_order([*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)])
+    queue = [job for job in store.running() if job.status is not Status.RUN]
     running = [job for job in unfinished if job.status is Status.RUN]
     waiting = [job for job in unfinished if job.status is not Status.RUN]
     ended: dict[str, Sequence[Job]] = {
@@ -113,12 +114,6 @@ def try_sample(sample: str) -> AnyResponse:
     if wants_json():
         return jsonify(dataset=serializers.brief(dataset), model=serializers.brief(model))
     return redirect(url_for("model_page.show", job_id=model.id))
-
-
-def _oldest_first(jobs: JobIndex, query: JobQuery) -> list[Job]:
-    """Return the matching jobs that run or wait, in the order in which they start."""
-    unfinished: list[Job] = [*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)]
-    return sorted(unfinished, key=lambda job: (job.submitted, job.id))
 
 
 def _page(name: str, jobs: Sequence[Job], size: int | None = None) -> Page[Job]:

@@ -208,18 +208,19 @@ def _facts(job: ModelJob, model: ModelPage) -> dict[str, str]:
         for name, split in (manifest.splits if manifest else {}).items()
         if split.count
     )
-    facts = {
-        "Status": job.status.title,
-        "Created": _date(job.submitted),
-        "Training time": duration(job.elapsed) if job.elapsed and not job.is_imported else "",
-        "Owner": job.owner or "",
-        "Group": job.group,
-        "Dataset": dataset,
-        "Records": counts if not job.is_imported else "",
-        "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
-        "ID": job.id,
-    }
-    return {key: value for key, value in facts.items() if value}
+    return _known(
+        {
+            "Status": job.status.title,
+            "Created": _date(job.submitted),
+            "Training time": duration(job.elapsed) if job.elapsed and not job.is_imported else "",
+            "Owner": job.owner or "",
+            "Group": job.group,
+            "Dataset": dataset,
+            "Records": counts if not job.is_imported else "",
+            "Parameters": f"{model.parameters:,}" if model.parameters is not None else "",
+            "ID": job.id,
+        }
+    )
 
 
 def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: str) -> dict[str, str]:
@@ -227,13 +228,19 @@ def _environment(job: ModelJob, state: TaskState, devices: str, content_hash: st
     recorded = result.get("environment")
     known = recorded if isinstance(recorded, dict) else {}
     seed = result.get("seed", None if job.is_imported else job.recipe.seed)
-    facts = {
-        **{key: str(value) for key, value in known.items()},
-        "Device": devices,
-        "Seed": "" if seed is None else str(seed),
-        "Dataset hash": content_hash,
-        "Report": f"DIGITS {__version__}",
-    }
+    return _known(
+        {
+            **{key: str(value) for key, value in known.items()},
+            "Device": devices,
+            "Seed": "" if seed is None else str(seed),
+            "Dataset hash": content_hash,
+            "Report": f"DIGITS {__version__}",
+        }
+    )
+
+
+def _known(facts: dict[str, str]) -> dict[str, str]:
+    """Return ``facts`` without the empty ones."""
     return {key: value for key, value in facts.items() if value}
 
 

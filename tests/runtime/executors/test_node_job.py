@@ -142,7 +142,7 @@ def test_interruptions_without_progress_end_the_run(folder: Path) -> None:
     ) + [1]
     failure = record(folder)["failure"]  # type: ignore[index]
     assert failure["message"].startswith(f"The task was interrupted {MAX_FRUITLESS} times in a row")
-    assert "Ask the moon, then resume it." in failure["hint"]
+    assert "Ask the moon, then start it again." in failure["hint"]
 
 
 def test_a_new_resume_point_is_progress(folder: Path) -> None:

@@ -134,9 +134,6 @@ class ThreadExecutor:
 
     def warm_up(self) -> None: ...
 
-    def is_warm(self) -> bool:
-        return True
-
     def close(self) -> None: ...
 
     def interrupt(self) -> None:
