@@ -9,14 +9,16 @@ on, in one place of `digits/`. The zones take turns, so that the small ones get 
 Docstrings, log messages, type hints and settings without visible effect are left alone; whether a surviving fault
 changes the behavior at all is for a person to judge.
 
-Each fault is made in a temporary copy of the checkout. Its tests run in the order in which they are likely to find it,
-until one fails: those of the module (at the same path below `tests/`), those that import the module, and those of the
-modules that import it, or, if there are none, all in the folder at its path. With ``--zone-tests``, all others of the
-zone follow. A test that fails is repeated without the fault; if it fails then, too, the result is unclear, and the same
-command tests the fault again. A program with a fault may do anything: run this where it can destroy nothing of value.
+Everything happens in a temporary copy of the checkout. First, the unit tests of the zones run once without a fault, to
+record which files of tests execute the statement of each. Then each fault is made, and these files run until a test
+fails: those of its zone, the fastest first, and then those of the other zones. The same follows with the other tests
+for the faults that are left. A test that fails is repeated without the fault; if it fails then, too, the result is
+unclear, and the same command tests the fault again. A program with a fault may do anything: run this where it can
+destroy nothing of value.
 
-Results are appended to ``test-results/faults-SEED.jsonl``. The same command continues where it was interrupted; remove
-the file after changing the program.
+The files are listed in ``test-results/executing-SEED.json``, and results are appended to
+``test-results/faults-SEED.jsonl``. The same command continues where it was interrupted; remove both files after
+changing the program.
 """
 
 from __future__ import annotations
@@ -35,17 +37,29 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import pytest
 
 from digits.core.files import remove_tree
 
 ROOT = Path(__file__).resolve().parent.parent
 ZONES = ("core", "data", "kinds", "runtime", "web", "worker")
-MARKERS = "not nightly and not browser and not network"
-MAX_FILES = 12  # of each group of tests
+# The tests that run first for all faults, and those that follow for the ones that these do not find.
+STAGES = {
+    "unit": "not integration and not tensorflow and not slow and not nightly and not network",
+    "other": "(integration or tensorflow or slow) and not nightly and not network",
+}
 GENERATED = "_pb2.py"
+# A statement that creates a file for the test process to which the process that runs it belongs.
+PROBE = (
+    '__import__("posix").close(__import__("posix").open('
+    '"{hits}/" + __import__("os").environ.get("PYTEST_XDIST_WORKER", "gw") + "-{number}", 65))'
+)
 
 COMPARISONS = {
     ast.Lt: ("<", "<="), ast.LtE: ("<=", "<"), ast.Gt: (">", ">="), ast.GtE: (">=", ">"), ast.Eq: ("==", "!="),
@@ -97,6 +111,10 @@ class Fault:
         return "\n".join(list(difflib.unified_diff(before, after, n=1, lineterm=""))[2:])
 
     @property
+    def zone(self) -> str:
+        return self.path.split("/")[1]
+
+    @property
     def key(self) -> str:
         return f"{self.path}:{self.line}:{self.start}:{self.operator}"
 
@@ -111,10 +129,10 @@ class _Sower:
         self._line_starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
 
     def visit(self, node: ast.AST, inside: bool = False) -> None:
-        """Visit ``node``; ``inside`` a function, constants are changed, too."""
+        """Collect the faults in ``node`` ``inside`` a function; others would break the import for every test."""
         if _is_left_alone(node):
             return
-        match node:
+        match node if inside else None:
             case ast.Compare(ops=[operator], left=left, comparators=[right]):
                 self._replace_between("comparison", left, right, *COMPARISONS[type(operator)])
             case ast.BoolOp(values=[first, second, *_]):
@@ -126,12 +144,12 @@ class _Sower:
             case ast.If(test=test) | ast.IfExp(test=test) if not isinstance(test, ast.Compare | ast.UnaryOp):
                 start, end = self._start(test), self._end(test)
                 self._add("inverted condition", test, start, end, f"(not ({self._text(test)}))")
-            case ast.BinOp(op=operator, left=left, right=right) if inside and type(operator) in ARITHMETIC:
+            case ast.BinOp(op=operator, left=left, right=right) if type(operator) in ARITHMETIC:
                 if not any(_is_text(side) for side in (left, right)):
                     self._replace_between("arithmetic", left, right, *ARITHMETIC[type(operator)])
-            case ast.Constant(value=bool() as value) if inside:
+            case ast.Constant(value=bool() as value):
                 self._add("flag", node, self._start(node), self._end(node), str(not value))
-            case ast.Constant(value=0 | 1 | 2 as value) if inside:
+            case ast.Constant(value=0 | 1 | 2 as value):
                 self._add("constant", node, self._start(node), self._end(node), str(value + 1))
             case ast.Call(args=[first, second, *_]) if _can_swap(node):
                 text = self._source[self._end(first) : self._start(second)].decode()
@@ -255,76 +273,43 @@ def _is_program(source: bytes) -> bool:
     return True
 
 
-class TestMap:
-    """Finds the tests of modules in the checkout ``root``."""
+def with_probes(source: bytes, probes: Mapping[int, str]) -> bytes:
+    """Return ``source`` with each of ``probes``, a statement, before the innermost one at its offset where it fits.
 
-    __test__ = False
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._tests = {
-            str(path.relative_to(root)): path.read_text()
-            for path in sorted(root.glob("tests/**/test_*.py"))
-            if path.relative_to(root).parts[1] != "browser"
-        }
-        self._modules = {
-            str(path.relative_to(root)): path.read_text() for path in sorted(root.glob("digits/**/*.py"))
-        }
-
-    def groups(self, path: str, *, zone_tests: bool = False) -> list[list[str]]:
-        """Return the tests for a fault in ``path``, those that are likely to find it first; none occurs twice."""
-        users = [user for user in self._modules if user != path and imports(self._modules[user], path)]
-        zone = f"tests/{path.split('/')[1]}/"
-        importers = [test for test, text in self._tests.items() if imports(text, path)]
-        groups = [
-            self._mirror(path),
-            sorted(importers, key=lambda test: not test.startswith(zone))[:MAX_FILES],
-            [test for user in users for test in self._mirror(user)][:MAX_FILES],
-        ]
-        if not any(groups):
-            groups.append(self._in_folder(path))
-        if zone_tests:
-            groups.append([test for test in self._tests if test.startswith(zone)])
-        known: set[str] = set()
-        rest = []
-        for group in groups:
-            rest.append([test for test in dict.fromkeys(group) if test not in known])
-            known.update(group)
-        return [group for group in rest if group]
-
-    def _mirror(self, path: str) -> list[str]:
-        """Return the tests at the same path; those of a package are in its folder."""
-        name = Path(path).name
-        if name == "__init__.py":
-            return self._in_folder(path)
-        known = str(self._folder(path) / f"test_{name}")
-        return [known] if known in self._tests else []
-
-    def _in_folder(self, path: str) -> list[str]:
-        return [test for test in self._tests if Path(test).parent == self._folder(path)]
-
-    def _folder(self, path: str) -> Path:
-        return Path("tests") / Path(path).relative_to("digits").parent
-
-
-def imports(text: str, path: str) -> bool:
-    """Return whether the program ``text`` imports the module in the file ``path``, at its top or elsewhere."""
-    module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-    package, _, name = module.rpartition(".")
-    return bool(
-        re.search(rf"^\s*(from|import) {re.escape(module)}\b", text, re.M)
-        or re.search(rf"^\s*from {re.escape(package)} import (\([^)]*|[^\n(]*)\b{name}\b", text, re.M)
-    )
+    One in the signature of a function goes into the function.
+    """
+    lines = source.splitlines(keepends=True)
+    starts = [sum(map(len, lines[:number])) for number in range(len(lines) + 1)]
+    spans = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.stmt) and node.end_lineno and node.end_col_offset:
+            first = node.body[0] if isinstance(node, ast.FunctionDef) else node
+            end = starts[node.end_lineno - 1] + node.end_col_offset
+            spans.append((starts[node.lineno - 1] + node.col_offset, end, first.lineno, first.col_offset))
+    insertions = []
+    for offset, probe in probes.items():
+        for start, end, line, column in sorted(spans, reverse=True):
+            place = starts[line - 1] + column
+            indent = source[starts[line - 1] : place]
+            text = probe.encode() + b"\n" + indent
+            is_within = start <= offset < end and not indent.strip()
+            if is_within and _is_program(source[:place] + text + source[place:]):
+                insertions.append((place, text))
+                break
+    for place, text in sorted(insertions, reverse=True):
+        source = source[:place] + text + source[place:]
+    return source
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the tests say about a fault: ``found`` by a test, ``survived``, or ``untested`` without any tests.
+    """What the tests of a stage say about a fault: ``found``, ``survived``, or ``untested`` if none executes it.
 
     It is ``unclear`` if the test fails without the fault as well.
     """
 
     key: str
+    stage: str
     outcome: str
     test: str
     diff: str
@@ -351,32 +336,74 @@ class Field:
     def close(self) -> None:
         remove_tree(self._temporary, ignore_errors=True)
 
-    def test(self, fault: Fault, groups: list[list[str]]) -> Result:
+    def executing(self, faults: Sequence[Fault], stage: str, tests: Sequence[str]) -> dict[str, list[str]]:
+        """Return the files of ``tests`` that execute the statement of each fault, by its key, the fastest first."""
+        hits = Path(tempfile.mkdtemp(prefix="hits", dir=self._temporary))
+        sources = {path: (self.root / path).read_bytes() for path in {fault.path for fault in faults}}
+        try:
+            for path, source in sources.items():
+                probes = {
+                    fault.start: PROBE.format(hits=hits, number=number)
+                    for number, fault in enumerate(faults)
+                    if fault.path == path
+                }
+                (self.root / path).write_bytes(with_probes(source, probes))
+            options = ["-p", "tools.sow_faults", *self._parallel, *tests]
+            self._pytest(stage, options, None, {"SOW_HITS": str(hits)})
+        finally:
+            for path, source in sources.items():
+                (self.root / path).write_bytes(source)
+        seconds: Counter[str] = Counter()
+        files: dict[int, set[str]] = {number: set() for number in range(len(faults))}
+        for line in (hits / "log").read_text().splitlines():
+            file, duration, *numbers = json.loads(line)
+            seconds[file] += duration
+            for number in numbers:
+                files[number].add(file)
+        return {fault.key: sorted(files[n], key=seconds.__getitem__) for n, fault in enumerate(faults)}
+
+    def test(self, fault: Fault, stage: str, files: Sequence[str]) -> Result:
+        """Run the tests in ``files`` with ``fault``, first those of its zone."""
         file = self.root / fault.path
         source = file.read_bytes()
-        outcome, test = ("survived" if groups else "untested"), ""
-        for group in groups:
+        own = [test for test in files if test.startswith(f"tests/{fault.zone}/")]
+        outcome, test = ("survived" if files else "untested"), ""
+        for group in filter(None, (own, [test for test in files if test not in own])):
             file.write_bytes(fault.apply(source))
             try:
-                test = self._failing(group)
+                test = self._failing(stage, group)
             finally:
                 file.write_bytes(source)
             if test:
-                outcome = "unclear" if test != "timeout" and self._failing([test]) else "found"
+                outcome = "unclear" if test != "timeout" and self._failing(stage, [test]) else "found"
                 break
-        return Result(fault.key, outcome, test, fault.diff(source))
+        return Result(fault.key, stage, outcome, test, fault.diff(source))
 
-    def _failing(self, tests: list[str]) -> str:
+    @property
+    def _parallel(self) -> list[str]:
+        return ["-n", str(self._processes)] if self._processes > 1 else []
+
+    def _failing(self, stage: str, tests: list[str]) -> str:
         """Run ``tests``; return the first one that fails, ``timeout``, or empty if all pass."""
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-m", MARKERS]
-        if self._processes > 1 and not any("::" in test for test in tests):
-            options += ["-n", str(self._processes)]
+        parallel = self._parallel if len(tests) > 1 else []
+        try:
+            code, output = self._pytest(stage, ["-x", *parallel, *tests], self._seconds, {})
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        if code in (0, 5):  # 5: no test is selected
+            return ""
+        failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.M)
+        return failed[1] if failed else tests[0]
+
+    def _pytest(
+        self, stage: str, options: list[str], seconds: float | None, variables: dict[str, str]
+    ) -> tuple[int, str]:
         temporary = tempfile.mkdtemp(prefix="t", dir=self._temporary)
-        command = ["nice", "-n", "10", sys.executable, "-m", "pytest", *options, *tests]
-        variables = {"PYTHONPATH": str(self.root), "TMPDIR": temporary, "PYTHONDONTWRITEBYTECODE": "1"}
+        command = ["nice", "-n", "10", sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        variables |= {"PYTHONPATH": str(self.root), "TMPDIR": temporary, "PYTHONDONTWRITEBYTECODE": "1"}
         try:
             with subprocess.Popen(
-                command,
+                [*command, "-m", STAGES[stage], *options],
                 cwd=self.root,
                 env={**os.environ, **variables},
                 stdout=subprocess.PIPE,
@@ -385,18 +412,29 @@ class Field:
                 start_new_session=True,
             ) as process:
                 try:
-                    output, _ = process.communicate(timeout=self._seconds)
+                    output, _ = process.communicate(timeout=seconds)
                 finally:
                     with contextlib.suppress(ProcessLookupError):
                         os.killpg(process.pid, signal.SIGKILL)
-        except subprocess.TimeoutExpired:
-            return "timeout"
+            return process.returncode, output
         finally:
             remove_tree(Path(temporary), ignore_errors=True)
-        if process.returncode in (0, 5):  # 5: no test is selected
-            return ""
-        failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", output, re.M)
-        return failed[1] if failed else tests[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Record which probes the test has reached, in pytest's processes that load this module as a plugin."""
+    started = time.monotonic()
+    result = yield
+    hits = Path(os.environ["SOW_HITS"])
+    reached = list(hits.glob(f"{os.environ.get('PYTEST_XDIST_WORKER', 'gw')}-*"))
+    for path in reached:
+        path.unlink()
+    numbers = [int(path.name.rpartition("-")[2]) for path in reached]
+    file = item.nodeid.partition("::")[0]
+    with (hits / "log").open("a") as log:
+        log.write(json.dumps([file, time.monotonic() - started, *numbers]) + "\n")
+    return result
 
 
 def main() -> int:
@@ -410,31 +448,33 @@ def main() -> int:
             print(fault.diff((ROOT / fault.path).read_bytes()), end="\n\n")
         return 0
     results_file = ROOT / "test-results" / f"faults-{options.seed}.jsonl"
+    files_file = results_file.with_name(f"executing-{options.seed}.json")
     results_file.parent.mkdir(exist_ok=True)
     lines = results_file.read_text().splitlines() if results_file.exists() else []
-    known = {body["key"]: Result(**body) for body in map(json.loads, lines)}
-    tests, field = TestMap(ROOT), Field(ROOT, options.seconds, options.processes)
+    known = {(body["key"], body["stage"]): Result(**body) for body in map(json.loads, lines)}
+    files = json.loads(files_file.read_text()) if files_file.exists() else {}
+    field = Field(ROOT, options.seconds, options.processes)
+    left = faults
     try:
-        for number, fault in enumerate(faults, 1):
-            if fault.key not in known:
-                result = known[fault.key] = field.test(
-                    fault, tests.groups(fault.path, zone_tests=options.zone_tests)
-                )
-                if result.outcome != "unclear":
+        for stage in STAGES:
+            listed = files.setdefault(stage, {})
+            if any(fault.key not in listed for fault in left):
+                listed |= field.executing(left, stage, [f"tests/{zone}" for zone in zones])
+                files_file.write_text(json.dumps(files, indent=1))
+            for fault in left:
+                result = known.get((fault.key, stage)) or field.test(fault, stage, listed[fault.key])
+                if (fault.key, stage) not in known and result.outcome != "unclear":
                     with results_file.open("a") as file:
                         file.write(json.dumps(asdict(result)) + "\n")
-            result = known[fault.key]
-            print(
-                f"{number}. {result.outcome} {fault.path}:{fault.line} {fault.operator} {result.test}",
-                flush=True,
-            )
-            if result.outcome != "found":
-                print(f"{result.diff}\n", flush=True)
+                known[fault.key, stage] = result
+                print(f"{stage}: {result.outcome} {fault.key} {result.test}", flush=True)
+            left = [fault for fault in left if known[fault.key, stage].outcome != "found"]
     finally:
         field.close()
-    found = sum(known[fault.key].outcome == "found" for fault in faults)
-    print(f"{found} of {len(faults)} faults were found")
-    return 0 if found == len(faults) else 1
+    for fault in left:
+        print(f"\n{fault.key}\n{fault.diff((ROOT / fault.path).read_bytes())}")
+    print(f"{len(faults) - len(left)} of {len(faults)} faults were found")
+    return bool(left)
 
 
 def _parse() -> argparse.Namespace:
@@ -445,11 +485,10 @@ def _parse() -> argparse.Namespace:
         "--only", action="append", choices=ZONES, help="sow only in this zone; may be repeated"
     )
     parser.add_argument("--list", action="store_true", help="show the faults without testing them")
-    parser.add_argument(
-        "--zone-tests", action="store_true", help="run all tests of the zone before a fault survives"
-    )
     parser.add_argument("--processes", type=int, default=2, help="test processes at the same time")
-    parser.add_argument("--seconds", type=float, default=900.0, help="limit for a group of tests")
+    parser.add_argument(
+        "--seconds", type=float, default=900.0, help="limit for the tests of a fault in a zone"
+    )
     return parser.parse_args()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.sow_faults import ROOT, Fault, Field, TestMap, faults_in, sow
+from tools.sow_faults import ROOT, Field, faults_in, sow, with_probes
 
 
 def changed(source: str) -> set[tuple[str, str]]:
@@ -44,6 +44,7 @@ def test_faults_of_a_line(line: str, faults: list[tuple[str, str]]) -> None:
     [
         '"""Docstring."""',
         "LIMIT = 2",
+        "FIRST = int(a, b) < c",
         "if TYPE_CHECKING:\n    import a",
         "if __name__ == '__main__':\n    main()",
         "def f(a: Literal[1]) -> Literal[2]:\n    log.warning('%s', a - 1)\n    assert a == 1",
@@ -64,25 +65,49 @@ def test_a_seed_selects_the_same_faults_in_turns_of_zones_and_operators() -> Non
     assert len({fault.operator for fault in faults if "/core/" in fault.path}) == 6
 
 
-def test_the_tests_of_a_module_come_before_those_of_its_users() -> None:
-    tests = TestMap(ROOT)
-    first, second, *_ = tests.groups("digits/runtime/executors/device_ledger.py")
-    assert first == ["tests/runtime/executors/test_device_ledger.py"]
-    assert "tests/runtime/test_scheduler.py" in second
-    everything = [test for group in tests.groups("digits/core/splits.py", zone_tests=True) for test in group]
-    assert len(everything) == len(set(everything)) > 10
-    assert "tests/core/test_errors.py" in everything or "tests/core/test_files.py" in everything
+@pytest.mark.parametrize(
+    ("source", "offset_of", "expected"),
+    [
+        ("def f(a=1):\n    return a", "1", "def f(a=1):\n    hit\n    return a"),
+        ("if a:\n    b\nelif c:\n    d", "c", "hit\nif a:\n    b\nelif c:\n    d"),
+        ("if a:\n    b\nelif c:\n    d", "d", "if a:\n    b\nelif c:\n    hit\n    d"),
+        ("if a: b", "b", "hit\nif a: b"),
+        ("x = [\n    a,\n    b,\n]", "b", "hit\nx = [\n    a,\n    b,\n]"),
+    ],
+)
+def test_a_probe_precedes_the_innermost_statement_that_allows_it(
+    source: str, offset_of: str, expected: str
+) -> None:
+    assert with_probes(source.encode(), {source.index(offset_of): "hit"}).decode() == expected
 
 
-MODULE = "def double(number):\n    return number * 2\n\n\ndef unused():\n    return 1 - 1\n"
-TESTS = "from digits.core.numbers import double\n\n\ndef test_double():\n    assert double(3) == 6\n"
+MODULE = """
+def double(number):
+    return number * 2
+
+
+def same(number):
+    return number - 0
+
+
+def unused():
+    return 1 - 1
+"""
+FILES = {
+    "digits/core/numbers.py": MODULE,
+    "digits/core/__init__.py": "",
+    "digits/core/files.py": "remove_tree = None",  # which the tool imports
+    "digits/__init__.py": "",
+    "tools/sow_faults.py": (ROOT / "tools/sow_faults.py").read_text(),
+    "tests/core/test_numbers.py": "from digits.core.numbers import double\ndef test(): assert double(3) == 6",
+    "tests/data/test_same.py": "from digits.core.numbers import same\ndef test(): assert same(0) == 0",
+}
 
 
 @pytest.fixture
 def field(tmp_path: Path) -> Iterator[Field]:
-    """A copy of a small checkout with one module and its test."""
-    files = {"digits/__init__.py": "", "digits/core/__init__.py": "", "digits/core/numbers.py": MODULE}
-    for name, text in {**files, "tests/core/test_numbers.py": TESTS}.items():
+    """A copy of a small checkout with one module and its tests."""
+    for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
@@ -94,16 +119,17 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
 
 @pytest.mark.integration
-def test_a_fault_is_found_or_survives(field: Field) -> None:
-    tests = TestMap(field.root)
-    by_line: dict[int, Fault] = {
-        fault.line: fault for fault in sow(field.root, ["core"], 10, 1) if fault.operator == "arithmetic"
+def test_a_fault_is_found_or_survives_in_the_tests_that_execute_it(field: Field) -> None:
+    faults = [fault for fault in sow(field.root, ["core"], 20, 1) if fault.operator == "arithmetic"]
+    files = field.executing(faults, "unit", ["tests"])
+    results = {fault.line: field.test(fault, "unit", files[fault.key]) for fault in faults}
+    assert {line: (result.outcome, result.test) for line, result in results.items()} == {
+        3: ("found", "tests/core/test_numbers.py::test"),
+        7: ("survived", ""),
+        11: ("untested", ""),
     }
-    results = {line: field.test(fault, tests.groups(fault.path)) for line, fault in sorted(by_line.items())}
-    assert (results[2].outcome, results[2].test) == ("found", "tests/core/test_numbers.py::test_double")
-    assert (results[6].outcome, results[6].test) == ("survived", "")
-    assert "-    return 1 - 1\n+    return 1 + 1" in results[6].diff
-    assert field.test(by_line[6], []).outcome == "untested"
+    assert [files[fault.key] for fault in faults if fault.line == 7] == [["tests/data/test_same.py"]]
+    assert "-    return 1 - 1\n+    return 1 + 1" in results[11].diff
     assert (field.root / "digits/core/numbers.py").read_text() == MODULE
 
 
@@ -111,7 +137,7 @@ def test_a_fault_is_found_or_survives(field: Field) -> None:
 def test_a_test_that_fails_anyway_says_nothing(field: Field) -> None:
     (field.root / "tests/core/test_numbers.py").write_text("def test_nothing():\n    assert 1 == 2\n")
     (fault,) = sow(field.root, ["core"], 1, 1)
-    assert field.test(fault, [["tests/core/test_numbers.py"]]).outcome == "unclear"
+    assert field.test(fault, "unit", ["tests/core/test_numbers.py"]).outcome == "unclear"
 
 
 @pytest.mark.integration
@@ -120,6 +146,6 @@ def test_tests_that_hang_find_the_fault(field: Field, tmp_path: Path) -> None:
     (fault,) = sow(field.root, ["core"], 1, 1)
     impatient = Field(tmp_path, 0.5, 1)
     try:
-        assert impatient.test(fault, [["tests/core/test_numbers.py"]]).test == "timeout"
+        assert impatient.test(fault, "unit", ["tests/core/test_numbers.py"]).test == "timeout"
     finally:
         impatient.close()
