@@ -116,6 +116,16 @@ SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",), has_tile=Fa
 LOSS = Chart("loss", "Loss", ("loss",), has_tile=False)
 
 
+def chart_of(metric: str, charts: Sequence[Chart]) -> Chart:
+    """Return the first of ``charts`` that draws ``metric``, or one for those that start with the same name and a slash.
+
+    ``static/js/metrics.js`` does the same on the page of a model; ``tests/static/charts.json`` contains cases.
+    """
+    group = metric.split("/")[0]
+    own = Chart(f"own-{group}", group.replace("_", " "), (group,))
+    return next((chart for chart in charts if chart.draws(metric)), own)
+
+
 def format_number(value: float) -> str:
     """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"

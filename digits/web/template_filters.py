@@ -1,6 +1,6 @@
 """Filters of the templates: sizes, durations and times in words, and names in running text.
 
-``static/js/format.js`` formats sizes, durations and times in the same way.
+``static/js/format.js`` formats sizes, durations and times in the same way; ``tests/static/words.json`` contains cases.
 """
 
 from __future__ import annotations
@@ -59,6 +59,12 @@ def ago(at: float, now: float | None = None) -> str:
     return f"{_in_largest_unit(seconds)} ago"
 
 
+def ahead(at: float, now: float | None = None) -> str:
+    """Return when a Unix time will be, in its largest unit; ``soon`` if it has passed."""
+    seconds = at - (time.time() if now is None else now)
+    return f"in {_in_largest_unit(seconds)}" if seconds > 0 else "soon"
+
+
 def _in_largest_unit(seconds: float) -> str:
     name, length, _ = _UNITS[_largest_unit(seconds)]
     return count_of(int(seconds / length), name)
@@ -69,25 +75,24 @@ def _largest_unit(seconds: float) -> int:
     return next((index for index, (_, length, _) in enumerate(_UNITS) if seconds >= length), len(_UNITS) - 1)
 
 
-def sparkline(numbers: Sequence[float | None], label: str = "Training loss so far") -> Markup:
-    """Return a sparkline of ``numbers`` as SVG. ``sparkline.js`` draws the same shape when new values arrive."""
-    return _drawn_line(tuple(number for number in numbers if number is not None), label)
+def sparkline(numbers: Sequence[float]) -> Markup:
+    """Return a sparkline of the training loss as SVG, whose `line_of` live messages replace."""
+    line, label = line_of(tuple(numbers))
+    return Markup(
+        '<svg class="sparkline" viewBox="0 0 100 28" preserveAspectRatio="none" role="img" aria-label="{}" '
+        'data-sparkline><path class="area" d="{}"/><path d="{}"/></svg>'
+    ).format(label, line and f"{line}L100 28L0 28Z", line)
 
 
 @functools.lru_cache(maxsize=2048)
-def _drawn_line(numbers: tuple[float, ...], label: str) -> Markup:
+def line_of(numbers: tuple[float, ...]) -> tuple[str, str]:
+    """Return the path of a line through ``numbers`` in a sparkline, empty if there are too few, and its label."""
     if len(numbers) < 2:
-        return Markup('<span class="sparkline" data-sparkline></span>')
+        return "", "Training loss so far: none"
     low, step = min(numbers), 100 / (len(numbers) - 1)
     scale = 24 / ((max(numbers) - low) or 1)
-    path = "L".join(
-        f"{index * step:.1f} {26 - (number - low) * scale:.1f}" for index, number in enumerate(numbers)
-    )
-    return Markup(
-        '<svg class="sparkline" viewBox="0 0 100 28" preserveAspectRatio="none" role="img" '
-        'aria-label="{label}: from {first:.3g} to {last:.3g}" data-sparkline>'
-        '<path class="area" d="M{path}L100 28L0 28Z"/><path d="M{path}"/></svg>'
-    ).format(label=label, first=numbers[0], last=numbers[-1], path=path)
+    points = (f"{index * step:.1f} {26 - (number - low) * scale:.1f}" for index, number in enumerate(numbers))
+    return f"M{'L'.join(points)}", f"Training loss so far: from {numbers[0]:.3g} to {numbers[-1]:.3g}"
 
 
 def isolate(name: str) -> str:
@@ -109,11 +114,8 @@ def _time_element(at: float) -> Markup:
 
 
 def _future_time_element(at: float) -> Markup:
-    """Return a ``time`` element like ``in 5 minutes``; ``soon`` if the time has passed."""
-    seconds = at - time.time()
-    return _time_in_words(
-        at, f"in {_in_largest_unit(seconds)}" if seconds > 0 else "soon", Markup(" data-ahead")
-    )
+    """Return a ``time`` element like ``in 5 minutes``."""
+    return _time_in_words(at, ahead(at), Markup(" data-ahead"))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -1,8 +1,9 @@
-// Numbers and times in words, as in digits/web/template_filters.py.
+// Numbers and times in words. Those in tests/static/words.json are the same as on the server.
 
 const UNITS = [['day', 86400, 'd'], ['hour', 3600, 'h'], ['minute', 60, 'min'], ['second', 1, 's']];
 
-const plural = (count, name) => `${count} ${name}${count === 1 ? '' : 's'}`;
+/** Such as "1 image" or "1,234 images". */
+export const countOf = (count, noun) => `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
 
 const largestUnit = (seconds) => UNITS.find(([, length]) => seconds >= length) ?? UNITS.at(-1);
 
@@ -47,7 +48,7 @@ export function ago(at, now = Date.now() / 1000) {
   const seconds = now - at;
   if (seconds < 10) return 'just now';
   const [name, length] = largestUnit(seconds);
-  return `${plural(Math.floor(seconds / length), name)} ago`;
+  return `${countOf(Math.floor(seconds / length), name)} ago`;
 }
 
 /** When a Unix time will be, in its largest unit; "soon" if it has passed. */
@@ -55,20 +56,14 @@ export function ahead(at, now = Date.now() / 1000) {
   const seconds = at - now;
   if (seconds <= 0) return 'soon';
   const [name, length] = largestUnit(seconds);
-  return `in ${plural(Math.floor(seconds / length), name)}`;
+  return `in ${countOf(Math.floor(seconds / length), name)}`;
 }
 
 /** A size such as "3.2 MB", in powers of 1000. */
 export function bytes(count) {
-  if (count < 1000) return plural(Math.round(count), 'Byte');
-  const units = ['kB', 'MB', 'GB', 'TB'];
-  let unit = 0;
-  count /= 1000;
-  while (count >= 1000 && unit < units.length - 1) {
-    count /= 1000;
-    unit += 1;
-  }
-  return `${count.toFixed(1)} ${units[unit]}`;
+  if (count < 1000) return countOf(Math.round(count), 'Byte');
+  const power = Math.min(4, Math.floor(Math.log10(count) / 3));
+  return `${(count / 1000 ** power).toFixed(1)} ${['kB', 'MB', 'GB', 'TB'][power - 1]}`;
 }
 
 /** A number with few but distinguishing digits: 0.0123, 4.56, 12,345. */

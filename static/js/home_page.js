@@ -6,7 +6,6 @@ import { join } from './live.js';
 import { urlPrefix } from './http.js';
 import { morphChildren } from './morph.js';
 import { setProgress } from './progress.js';
-import { drawSparkline } from './sparkline.js';
 import { drawPixelDigits } from './pixel_digits.js';
 import { fragment, swapping } from './swap.js';
 
@@ -102,9 +101,13 @@ const patches = {
     const meter = place.querySelector('[data-meter]');
     if (meter) setProgress(meter, message.percentage, message.eta_seconds);
   },
-  sparkline(place, message) {
-    const line = place.querySelector('[data-sparkline]');
-    if (line) drawSparkline(line, message.data);
+  sparkline(place, { line, label }) {
+    const sparkline = place.querySelector('[data-sparkline]');
+    if (!sparkline || !line) return;
+    const [area, curve] = sparkline.children;
+    sparkline.setAttribute('aria-label', label);
+    area.setAttribute('d', `${line}L100 28L0 28Z`);
+    curve.setAttribute('d', line);
   },
 };
 

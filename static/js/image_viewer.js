@@ -1,7 +1,7 @@
 // Shows an enlarged image of a gallery in a dialog, with details of its record. Buttons and arrow keys show neighbors.
 
 import { element } from './element.js';
-import { bytes } from './format.js';
+import { bytes, countOf } from './format.js';
 import { getJson } from './http.js';
 import { Zoom } from './zoom.js';
 
@@ -131,8 +131,7 @@ function factsOf({ split, number, source, image, statistics, findings }) {
     const words = `${source.width} × ${source.height} pixels, ${MODES[source.mode] ?? source.mode}`;
     found.push(['Source', source.url ? `${words}; shown here` : words]);
   }
-  const channels = `${image.channels} ${image.channels === 1 ? 'channel' : 'channels'}`;
-  const shape = `${image.width} × ${image.height}, ${channels}`;
+  const shape = `${image.width} × ${image.height}, ${countOf(image.channels, 'channel')}`;
   found.push(['In the dataset', `${shape}, ${FORMATS[image.format] ?? image.format}, ${bytes(image.bytes)}`]);
   if (statistics) {
     found.push(['Brightness', `${Math.round(statistics.brightness)} of 255, contrast ${Math.round(statistics.contrast)}`]);

@@ -1,6 +1,7 @@
 // The jobs chosen in lists, and what can be done with all of them: compare, group, abort, delete.
 
 import { confirmed, toast } from './dialog.js';
+import { countOf } from './format.js';
 import { suggestGroups } from './group_suggestions.js';
 import { formData, request, urlPrefix, wordsOf } from './http.js';
 import { isolateQuoted } from './names.js';
@@ -121,7 +122,7 @@ export function startSelection(box) {
 }
 
 const choicesBeside = (all) => [...all.closest('section').querySelectorAll('[data-choice]')];
-const counted = ({ length }) => `${length} ${length === 1 ? 'job' : 'jobs'}`;
+const counted = ({ length }) => countOf(length, 'job');
 
 function named(jobs) {
   const names = jobs.slice(0, MOST_NAMED).map(({ name }) => `“${name}”`);

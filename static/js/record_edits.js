@@ -1,5 +1,6 @@
 // Changes of a dataset's images that are not part of a version yet. The server keeps them for all visitors.
 
+import { countOf } from './format.js';
 import { postForm } from './http.js';
 
 /**
@@ -91,6 +92,6 @@ export function describeEdits({ exclude = [], relabel = [], add_labels = [], rem
     [move.length, 'moved'],
   ]
     .filter(([count]) => count)
-    .map(([count, what]) => `${count.toLocaleString('en')} ${count === 1 ? 'image' : 'images'} ${what}`)
+    .map(([count, what]) => `${countOf(count, 'image')} ${what}`)
     .join(', ');
 }

@@ -1,6 +1,7 @@
 // The models of model stores: loads each store separately, filters the models, and imports one without leaving the
 // page until its job exists.
 
+import { countOf } from './format.js';
 import { request, urlPrefix, wordsOf } from './http.js';
 import { join } from './live.js';
 import { morph } from './morph.js';
@@ -15,8 +16,7 @@ if (filter) {
   join('job_management');
   applyFilter();
   filter.addEventListener('input', () => {
-    const count = applyFilter();
-    status.textContent = `${count} ${count === 1 ? 'model' : 'models'}`;
+    status.textContent = countOf(applyFilter(), 'model');
   });
   for (const panel of stores.querySelectorAll('[data-store][aria-busy]')) load(panel, panel.dataset.store);
 }

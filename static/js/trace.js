@@ -1,6 +1,7 @@
 // An error with its hint and stack trace, the user's own frames first, with the same shape as error_box in _job.html.
 
 import { element, notice } from './element.js';
+import { countOf } from './format.js';
 import { isolateQuoted } from './names.js';
 
 /** A node for `{message, hint, trace, detail}`. */
@@ -12,7 +13,7 @@ export function errorBox({ message, hint, trace = [], detail = '' }) {
     element('strong', '', isolateQuoted(message)),
     hint ? element('p', 'hint', hint) : '',
     own.length ? list(own) : '',
-    others.length ? disclosure(`Show ${others.length} library ${others.length === 1 ? 'frame' : 'frames'}`, list(others)) : '',
+    others.length ? disclosure(`Show ${countOf(others.length, 'library frame')}`, list(others)) : '',
     detail ? disclosure('Original message', element('pre', { class: 'trace trace-text', tabindex: 0 }, detail)) : '', // scrolls by keyboard
   );
   box.setAttribute('role', 'alert');

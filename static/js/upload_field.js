@@ -3,7 +3,7 @@
 import { confirmed } from './dialog.js';
 import { chosenFiles, droppedFiles, startDropping } from './dropped_files.js';
 import { button, element } from './element.js';
-import { bytes, duration } from './format.js';
+import { bytes, countOf, duration } from './format.js';
 import { getJson, postForm, request, wordsOf } from './http.js';
 import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
@@ -117,8 +117,7 @@ function uploadField(box, path) {
     const hadFocus = activity.contains(document.activeElement);
     close();
     if (hadFocus) part('files').focus();
-    const count = `${state.files.toLocaleString('en')} ${state.files === 1 ? 'file' : 'files'}`;
-    nameUpload(state.name, [`Uploaded ${state.name}: ${count}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
+    nameUpload(state.name, [`Uploaded ${state.name}: ${countOf(state.files, 'file')}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
     offerEncodings(status, state);
   }
 

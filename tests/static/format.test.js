@@ -1,11 +1,14 @@
-// tests/web/test_template_filters.py compares the words that the server writes as well.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { elapsed, number, percent, shortDuration, tick } from '../../static/js/format.js';
+import { ago, ahead, bytes, countOf, duration, elapsed, number, percent, shortDuration, tick } from '../../static/js/format.js';
+import words from './words.json' with { type: 'json' };
 
 const each = (name, format, cases) => test(name, () => {
   for (const [...words] of cases) assert.equal(format(...words.slice(0, -1)), words.at(-1));
 });
+
+const SHARED = { duration, ago: (seconds) => ago(-seconds, 0), ahead: (seconds) => ahead(seconds, 0), bytes, count: (count) => countOf(count, 'file') };
+for (const [name, cases] of Object.entries(words)) each(`words of the server: ${name}`, SHARED[name], cases);
 
 each('numbers have few but distinguishing digits', number, [
   [null, '–'], [undefined, '–'], [NaN, '–'], [Infinity, '–'], [0, '0'], [0.0123, '0.0123'], [0.012345, '0.0123'], [0.00001, '0.00001'],

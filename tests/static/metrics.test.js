@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { MetricStore } from '../../static/js/metrics.js';
+import cases from './charts.json' with { type: 'json' };
 
 const RATE = { id: 'rate', metrics: ['learning_rate'] };
 const LOSS = { id: 'loss', metrics: ['loss'] };
@@ -59,6 +60,11 @@ test('the time of a row starts at the clock and never decreases', () => {
   store.add([{ stage: 'train', epoch: 8, step: 80, at: 103, values: { loss: 1 } }]);
   assert.deepEqual(store.curves('loss', 'time').xs.slice(-3), [9, 12, 12]);
   assert.deepEqual(store.curves('loss', 'step').xs.slice(-2), [70, 80]);
+});
+
+test('metrics are on the charts on which the server draws them', () => {
+  const store = new MetricStore(cases.charts);
+  for (const [name, id] of Object.entries(cases.metrics)) assert.equal(store.chartOf(name).id, id);
 });
 
 test('metrics that are on no chart share one if their names start alike', () => {

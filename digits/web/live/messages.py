@@ -15,6 +15,7 @@ from digits.core.metrics import row_json
 from digits.core.model_job import epoch_label
 from digits.core.task import Failure, TaskState
 from digits.runtime import changes
+from digits.web.template_filters import line_of
 
 EVERYONE = "job_management"
 JOB = "job update"
@@ -86,10 +87,14 @@ def _output_written(change: changes.OutputWritten) -> list[Message]:
 
 
 def _curve_changed(change: changes.CurveChanged) -> list[Message]:
+    numbers = change.metrics.sparkline()
+    line, label = line_of(tuple(numbers))
     body = {
         "update": "sparkline",
         "job_id": change.job.id,
-        "data": change.metrics.sparkline(),
+        "data": numbers,
+        "line": line,
+        "label": label,
         "last_accuracy": change.metrics.last_accuracy(),
     }
     return [(EVERYONE, TASK, body)]

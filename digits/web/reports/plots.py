@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from digits.core.metrics import STAGES, Metrics
-from digits.kinds.views import LOSS, RATE, SPEED, Chart, format_number
+from digits.kinds.views import LOSS, RATE, SPEED, Chart, chart_of, format_number
 from digits.web.evaluations.charts import SIDE
 
 # Rows of metrics that a curve of this width can show.
@@ -51,13 +50,8 @@ class Plot:
 
 
 def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
-    """Return the curves of a training on its ``charts``: the loss, those of its kind, and the learning rate.
-
-    Metrics that are on none of them have their own: those that start with the same name before a slash share one. The
-    class ``MetricStore`` in ``static/js/metrics.js`` does the same on the page of a model.
-    """
-    own: dict[str, Chart] = {}
-    columns: dict[str, list[tuple[str, str, list[tuple[float, float]]]]] = {}
+    """Return the curves of a training on its ``charts``: the loss, those of its kind, the learning rate, and others."""
+    columns: dict[Chart, list[tuple[str, str, list[tuple[float, float]]]]] = {}
     for stage in STAGES:
         series = metrics.stage(stage).downsample(MAX_POINTS)
         for name, values in series.values.items():
@@ -66,16 +60,12 @@ def curves(metrics: Metrics, charts: Sequence[Chart]) -> list[Plot]:
                 for epoch, value in zip(series.epochs, values, strict=False)
                 if value is not None
             ]
-            if not points:
-                continue
-            chart = next((each for each in charts if each.draws(name)), None)
-            if chart is None:
-                group = name.split("/")[0]
-                chart = own.setdefault(group, Chart(f"own-{group}", group.replace("_", " "), (group,)))
-            columns.setdefault(chart.id, []).append((name, stage, points))
+            if points:
+                columns.setdefault(chart_of(name, charts), []).append((name, stage, points))
     of_kind = [chart for chart in charts if chart not in (RATE, SPEED, LOSS)]
-    groups = (LOSS, *of_kind, RATE, *itertools.islice(own.values(), MAX_OWN))
-    return [_curve(chart, columns[chart.id]) for chart in groups if chart.id in columns]
+    own = [chart for chart in columns if chart not in charts]
+    groups = (LOSS, *of_kind, RATE, *own[:MAX_OWN])
+    return [_curve(chart, columns[chart]) for chart in groups if chart in columns]
 
 
 def _curve(chart: Chart, columns: list[tuple[str, str, list[tuple[float, float]]]]) -> Plot:
