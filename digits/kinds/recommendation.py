@@ -127,25 +127,19 @@ class Resources:
 
 
 @dataclass(frozen=True)
-class Expectation:
-    """The expected duration of a training in ``seconds``, without early stopping; None if unknown, as on a GPU."""
-
-    seconds: float | None = None
-
-
-@dataclass(frozen=True)
 class Recommendation:
     """The recommended network with its settings, and the reason, one sentence.
 
     ``settings`` are fields of the model form as text; the defaults of the form apply to all others. ``refusals`` are
     the reasons why networks for this kind cannot take the images, or cannot be used here, by network.
+    ``seconds`` is the expected duration of the training without early stopping; None if unknown, as on a GPU.
     ``download`` is the size of the weights that must be downloaded first, in MB; 0 if there are none.
     """
 
     network: str
     settings: Settings
     reason: str
-    expectation: Expectation = Expectation()
+    seconds: float | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
     download: int = 0
 
@@ -485,7 +479,7 @@ def recommend(
         network=item.id,
         settings=settings,
         reason=_reason(rule, item, facts),
-        expectation=_expect(item, settings, facts, resources),
+        seconds=_expect(item, settings, facts, resources),
         refusals=refusals,
         download=CATALOG[item.pretrained].full.megabytes
         if "initial_weights" in settings and state == "unknown"
@@ -526,12 +520,12 @@ def refusal(network: Network, facts: Facts, resources: Resources) -> str:
     return resources.unusable.get(network.id, "")
 
 
-def _expect(network: Network, settings: Settings, facts: Facts, resources: Resources) -> Expectation:
+def _expect(network: Network, settings: Settings, facts: Facts, resources: Resources) -> float | None:
     if resources.device != "cpu":
-        return Expectation()
+        return None
     size = facts.width, facts.height
     cores, speed = resources.cores, resources.speed
-    return Expectation(training_seconds(network.id, settings, facts.images, size, cores=cores, speed=speed))
+    return training_seconds(network.id, settings, facts.images, size, cores=cores, speed=speed)
 
 
 def _reason(rule: Rule, network: Network, facts: Facts) -> str:

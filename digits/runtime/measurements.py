@@ -80,15 +80,8 @@ class Measurements:
     ``discard`` deletes folders in the background.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        runner: TaskRunner,
-        discard: Callable[[Path], None],
-        lease_seconds: float = LEASE_SECONDS,
-    ) -> None:
+    def __init__(self, folder: Path, runner: TaskRunner, discard: Callable[[Path], None]) -> None:
         self._folder, self._runner, self._discard = folder, runner, discard
-        self._lease_seconds = lease_seconds
         self._known: dict[str, Measurement] = {}
         runner.every_round.append(self._end_leases)
 
@@ -194,9 +187,7 @@ class Measurements:
         for measurement in list(self._known.values()):
             asked_at = measurement.asked_at
             is_over = now > (
-                measurement.began_at + FIRST_LEASE_SECONDS
-                if asked_at is None
-                else asked_at + self._lease_seconds
+                measurement.began_at + FIRST_LEASE_SECONDS if asked_at is None else asked_at + LEASE_SECONDS
             )
             if is_over and not measurement.run.stop_requested:
                 self.stop(measurement)

@@ -13,7 +13,7 @@ export function errorBox({ message, hint, trace = [], detail = '' }) {
     element('strong', '', isolateQuoted(message)),
     hint ? element('p', 'hint', hint) : '',
     own.length ? list(own) : '',
-    others.length ? disclosure(`Show ${countOf(others.length, 'library frame')}`, list(others)) : '',
+    others.length && (own.length || !hint) ? disclosure(own.length ? `Show ${countOf(others.length, 'library frame')}` : 'Show traceback', list(others)) : '',
     detail ? disclosure('Original message', element('pre', { class: 'trace trace-text', tabindex: 0 }, detail)) : '', // scrolls by keyboard
   );
   box.setAttribute('role', 'alert');

@@ -91,13 +91,13 @@ def supervisor_of(folder: Path) -> int | None:
     return None
 
 
-def wait_until_identifiable(pid: int, seconds: float = 5.0) -> None:
-    """Wait until `processes_in` can identify the new process ``pid``, at most for ``seconds``.
+def wait_until_identifiable(pid: int) -> None:
+    """Wait until `processes_in` can identify the new process ``pid``, at most for five seconds.
 
     The kernel reports a program as started before its arguments and environment can be read. Raises OSError if
     they cannot be read at all, for example with too many open files.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 5.0
     while start_ticks(pid) is not None and time.monotonic() < deadline:
         with (
             contextlib.suppress(FileNotFoundError, ProcessLookupError),

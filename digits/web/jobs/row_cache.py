@@ -17,8 +17,7 @@ MAX_ROWS = 2000
 class RowCache:
     """Cache the HTML of rows. A row is rendered again when its data or its displayed age changes."""
 
-    def __init__(self, limit: int = MAX_ROWS) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._rows: OrderedDict[tuple[str, str], tuple[JobRow, str, Markup]] = OrderedDict()
 
     def render(self, table: str, row: JobRow, macro: Callable[..., Markup], *arguments: Any) -> Markup:
@@ -28,6 +27,6 @@ class RowCache:
         if known is None or known[0] != row or known[1] != age:
             known = self._rows[key] = row, age, macro(row, *arguments)
         self._rows.move_to_end(key)
-        if len(self._rows) > self._limit:
+        if len(self._rows) > MAX_ROWS:
             self._rows.popitem(last=False)
         return known[2]

@@ -83,7 +83,7 @@ def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> Rec
         network=best.network,
         headline=_headline(best),
         reason=best.reason,
-        seconds=best.expectation.seconds,
+        seconds=best.seconds,
         time=_time(best, "GPU" if available.device == "gpu" else "CPU"),
         download=best.download,
         networks={
@@ -108,7 +108,7 @@ def _network_settings(facts: Facts, available: Resources, name: str, refusal: st
 
 
 def _time(best: Recommendation, device: str = "") -> str:
-    seconds = best.expectation.seconds
+    seconds = best.seconds
     if seconds is None:
         return ""
     return f"About {humanize.naturaldelta(seconds)}{f' on the {device}' if device else ''}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,13 +51,8 @@ class ClusterState:
 class Clusters:
     """The clusters of the server by target. ``folder`` must be on the file system that their nodes share."""
 
-    def __init__(
-        self,
-        executors: Mapping[str, ClusterExecutor],
-        folder: Path,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._executors, self._folder, self._clock = executors, folder, clock
+    def __init__(self, executors: Mapping[str, ClusterExecutor], folder: Path) -> None:
+        self._executors, self._folder = executors, folder
         self._states = {name: ClusterState() for name in executors}
         self._fresh_until: dict[str, float] = {}
         self._asking: dict[str, gevent.Greenlet] = {}
@@ -76,7 +71,7 @@ class Clusters:
     def state(self, name: str) -> ClusterState:
         """Return the state of a cluster, which is at most a few seconds old, unless its scheduler takes longer."""
         state = self._states[name]
-        if self._fresh_until.get(name, 0.0) <= self._clock() and name not in self._asking:
+        if self._fresh_until.get(name, 0.0) <= time.monotonic() and name not in self._asking:
             self._asking[name] = gevent.spawn(self._ask, name)
         if state.overview is None and not state.problem and name in self._asking:
             self._asking[name].join(PATIENCE_SECONDS)
@@ -117,7 +112,7 @@ class Clusters:
             log.exception("the overview of %s failed", name)
             state.problem = f"{type(error).__name__}: {error}"
         finally:
-            self._fresh_until[name] = self._clock() + FRESH_SECONDS
+            self._fresh_until[name] = time.monotonic() + FRESH_SECONDS
             del self._asking[name]
 
     def _run_check(self, name: str, check: Check) -> None:

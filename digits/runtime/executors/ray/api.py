@@ -22,6 +22,7 @@ from digits.runtime.executors.queue_executor import Listing, Unreachable
 COMMENT = "digits"
 _ACTIVE = {"PENDING", "RUNNING"}
 _MIB = 1024 * 1024
+_TIMEOUT_SECONDS = 20.0
 
 T = TypeVar("T")
 
@@ -76,11 +77,10 @@ class RayApi:
     in a native thread. They raise Unreachable while Ray does not answer, or only that it is not ready.
     """
 
-    def __init__(self, address: str, token: str = "", seconds: float = 20.0) -> None:
+    def __init__(self, address: str, token: str = "") -> None:
         parts = urlsplit(address)
         self._host, self._port = parts.hostname or "", parts.port or 80
         self._path = parts.path.rstrip("/")
-        self._seconds = seconds
         self._headers = {"Content-Type": "application/json"}
         if token:
             self._headers["Authorization"] = f"Bearer {token}"
@@ -160,7 +160,7 @@ class RayApi:
             raise Unreachable(f"{self._host}:{self._port} does not answer as Ray does: {error}") from error
 
     def _send(self, method: str, path: str, body: JsonObject | None = None) -> bytes:
-        connection = http.client.HTTPConnection(self._host, self._port, timeout=self._seconds)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_SECONDS)
         try:
             connection.sock = self._connect()
             data = None if body is None else json.dumps(body).encode()
@@ -187,7 +187,7 @@ class RayApi:
         ):
             sock = _Socket(family, kind, protocol)
             try:
-                sock.settimeout(self._seconds)
+                sock.settimeout(_TIMEOUT_SECONDS)
                 sock.connect(address)
             except OSError as error:
                 sock.close()
