@@ -17,6 +17,7 @@ from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, TooBus
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
+from digits.data.unpacking import ENDINGS
 from digits.kinds import all_kinds, default_kind
 from digits.kinds.views import views_of
 from digits.runtime.executors.cluster import ClusterExecutor
@@ -240,6 +241,7 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
 
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
+    app.jinja_env.globals["archive_endings"] = ",".join(f".{ending}" for ending in ENDINGS)
     app.jinja_env.globals["cached_row"] = RowCache().render
     app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
     template_filters.add_filters(app)

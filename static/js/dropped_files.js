@@ -5,6 +5,9 @@ export function chosenFiles(input) {
   return [...input.files].map((file) => ({ path: file.webkitRelativePath || file.name, file }));
 }
 
+/** Whether the name of a file has one of the `endings`, such as ".tar.gz,.zip". */
+export const hasEnding = ({ name }, endings) => endings.split(',').some((ending) => name.toLowerCase().endsWith(ending));
+
 /** The dropped files, including those in folders, as a promise of [{path, file}]. Call it in the event handler. */
 export async function droppedFiles(transfer) {
   // The items are gone once the event handler has returned.

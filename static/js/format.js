@@ -5,6 +5,12 @@ const UNITS = [['day', 86400, 'd'], ['hour', 3600, 'h'], ['minute', 60, 'min'], 
 /** Such as "1 image" or "1,234 images". */
 export const countOf = (count, noun) => `${count.toLocaleString('en')} ${noun}${count === 1 ? '' : 's'}`;
 
+/** The first `most` of `names`, and the number of further ones. */
+export function listed(names, most) {
+  const more = names.length - most;
+  return names.slice(0, most).join(', ') + (more > 0 ? ` and ${more.toLocaleString('en')} more` : '');
+}
+
 const largestUnit = (seconds) => UNITS.find(([, length]) => seconds >= length) ?? UNITS.at(-1);
 
 /** `seconds` in its two largest units, such as "2 min 5 s". */

@@ -6,7 +6,6 @@ import { suggestGroups } from './group_suggestions.js';
 import { formData, request, urlPrefix, wordsOf } from './http.js';
 import { isolateQuoted } from './names.js';
 
-const MOST_COMPARED = 10;
 const MOST_NAMED = 5;
 
 /** Starts the selection of jobs in `box`. Call `show` after its rows have changed, and `forget` after a job was deleted. */
@@ -15,6 +14,7 @@ export function startSelection(box) {
   const chosen = new Map();
   const bar = document.getElementById('selection');
   const compare = bar.querySelector('#compare-form button');
+  const most = Number(compare.form.dataset.most);
 
   const of = (test) => [...chosen.values()].filter(test);
   const running = () => of((job) => job.running);
@@ -45,9 +45,9 @@ export function startSelection(box) {
     bar.hidden = !chosen.size;
     bar.querySelector('[data-count]').textContent = `${chosen.size} selected`;
     const count = models().length;
-    compare.disabled = count < 2 || count > MOST_COMPARED;
+    compare.disabled = count < 2 || count > most;
     compare.textContent = compare.disabled ? 'Compare' : `Compare ${count}`;
-    compare.title = compare.disabled ? 'Select two to ten models' : '';
+    compare.title = compare.disabled ? `Select 2 to ${most} models` : '';
     const abort = bar.querySelector('[data-bulk="abort"]');
     abort.hidden = !running().length;
     abort.textContent = `Abort ${running().length}`;

@@ -1,6 +1,7 @@
 // The initial weights of a network: in the form after a check, and on the model's page.
 
 import { element, scrolling, table } from './element.js';
+import { listed } from './format.js';
 
 const NAMES_SHOWN = 40;
 
@@ -20,9 +21,7 @@ export function showLoadedWeights(region, loaded) {
   const box = scrolling('table-wrap', 'Initial weights', table('table table-tight', ['Variable', 'Initial weights', 'Trained'], rowsOf(loaded)));
   region.replaceChildren(box);
   if (unused.length) {
-    const rest = unused.length > NAMES_SHOWN ? ` and ${unused.length - NAMES_SHOWN} more` : '';
-    const names = unused.slice(0, NAMES_SHOWN).join(', ');
-    region.append(element('p', 'small muted panel-note', `Unused variables in ${source}: ${names}${rest}.`));
+    region.append(element('p', 'small muted panel-note', `Unused variables in ${source}: ${listed(unused, NAMES_SHOWN)}.`));
   }
 }
 

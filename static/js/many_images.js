@@ -1,16 +1,13 @@
 // The drop zone of the form that predicts from many images: sorts files into the fields for images, an archive and a list.
 
-import { droppedFiles, startDropping } from './dropped_files.js';
+import { droppedFiles, hasEnding, startDropping } from './dropped_files.js';
 
-const ARCHIVE = /\.(zip|tar|tgz|tar\.(gz|bz2|xz))$/i;
-const LIST = /\.(txt|csv)$/i;
-
-/** The files for each field of the form: {files, archive, list}. Hidden files are left out. */
-export function sortFiles(files) {
+/** The files for each field of the form: {files, archive, list}, by the endings of the latter two. Hidden files are left out. */
+export function sortFiles(files, archives, lists) {
   const shown = files.filter(({ name }) => !name.startsWith('.'));
-  const archive = shown.find(({ name }) => ARCHIVE.test(name));
-  const list = shown.find(({ name }) => LIST.test(name));
-  return { files: shown.filter(({ name }) => !ARCHIVE.test(name) && !LIST.test(name)), archive, list };
+  const archive = shown.find((file) => hasEnding(file, archives));
+  const list = shown.find((file) => hasEnding(file, lists));
+  return { files: shown.filter((file) => !hasEnding(file, `${archives},${lists}`)), archive, list };
 }
 
 export function startManyImages(drop) {
@@ -19,7 +16,7 @@ export function startManyImages(drop) {
   const words = drop.querySelector('[data-chosen]');
 
   function take(given) {
-    const sorted = sortFiles(given);
+    const sorted = sortFiles(given, archive.accept, list.accept);
     files.files = transfer(sorted.files);
     archive.files = transfer([sorted.archive]);
     list.files = transfer([sorted.list]);

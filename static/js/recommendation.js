@@ -3,7 +3,7 @@
 
 import { edits, labelsOf, markEdits } from './edited_fields.js';
 import { fill } from './fill_fields.js';
-import { duration } from './format.js';
+import { duration, listed } from './format.js';
 import { getJson, urlPrefix } from './http.js';
 
 const LABELS_SHOWN = 4;
@@ -167,8 +167,7 @@ export function startRecommendation(form, datasets, changed) {
     if (source) return source;
     if (!best || words !== best.headline) return best ? `Recommended: ${best.headline.charAt(0).toLowerCase()}${best.headline.slice(1)}.` : '';
     const labels = labelsOf(form, edits(form, best.networks[best.network].settings));
-    const rest = labels.length - LABELS_SHOWN;
-    return `Changed: ${labels.slice(0, LABELS_SHOWN).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}.`;
+    return `Changed: ${listed(labels, LABELS_SHOWN)}.`;
   }
 
   function say(name, words) {

@@ -1,6 +1,7 @@
 // Several learning rates or batch sizes create several models, which the form lists in advance.
 
 import { settled } from './form_parts.js';
+import { listed } from './format.js';
 import { postForm, urlPrefix } from './http.js';
 
 const WAIT_MILLISECONDS = 250;
@@ -23,9 +24,7 @@ export function startSweep(form, words, button) {
   }
 
   function show(names) {
-    const rest = names.length - NAMES_SHOWN;
-    const shown = names.slice(0, NAMES_SHOWN).join(', ');
-    words.textContent = names.length > 1 ? `${names.length} models: ${shown}${rest > 0 ? ` and ${rest} more` : ''}` : '';
+    words.textContent = names.length > 1 ? `${names.length} models: ${listed(names, NAMES_SHOWN)}` : '';
     words.title = names.length > 1 ? names.join('\n') : '';
     button.textContent = names.length > 1 ? `Train ${names.length} models` : single;
   }

@@ -1,7 +1,7 @@
 // Uploads beside path fields: drop or choose an archive, files or a folder; the path of the result fills in the field.
 
 import { confirmed } from './dialog.js';
-import { chosenFiles, droppedFiles, startDropping } from './dropped_files.js';
+import { chosenFiles, droppedFiles, hasEnding, startDropping } from './dropped_files.js';
 import { button, element } from './element.js';
 import { bytes, countOf, duration } from './format.js';
 import { getJson, postForm, request, wordsOf } from './http.js';
@@ -9,7 +9,6 @@ import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
 import { tarBlob } from './tar_blob.js';
 
-const ARCHIVE = /\.(zip|tar|tar\.gz|tgz|tar\.bz2|tar\.xz)$/i;
 const POLL_MILLISECONDS = 300;
 const SHOWN_MILLISECONDS = 250;
 const SPEED_WINDOW_MILLISECONDS = 5000;
@@ -59,7 +58,7 @@ function uploadField(box, path) {
 
   async function begin(items) {
     if (!items.length) return fail('The folder contains no files. Choose another one.');
-    const { blob, name, contents } = packed(items);
+    const { blob, name, contents } = packed(items, box.dataset.archives);
     if (!blob.size) return fail('The file is empty. Choose another one.');
     const number = (run += 1);
     isPaused = false;
@@ -286,9 +285,9 @@ function uploadField(box, path) {
   restore();
 }
 
-/** Returns what to send for `items`: an archive unchanged, or a tar archive of the files. `contents` identifies them. */
-function packed(items) {
-  if (items.length === 1 && ARCHIVE.test(items[0].file.name)) {
+/** Returns what to send for `items`: one with an ending of `archives` unchanged, or a tar archive of the files. `contents` identifies them. */
+function packed(items, archives) {
+  if (items.length === 1 && hasEnding(items[0].file, archives)) {
     const [{ file }] = items;
     return { blob: file, name: file.name, contents: hash(`${file.lastModified}`) };
   }
