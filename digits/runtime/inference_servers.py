@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from digits.core import messages
 from digits.core.errors import BadRequest, DigitsError, Unavailable, explain
 from digits.core.files import make_folder, remove_tree
 from digits.core.job import DeviceRequest
+from digits.core.messages import Channel
 from digits.core.recipe import ServeInference
 from digits.runtime.executors.pools import MAX_INFERENCE_SERVERS as MAX_SERVERS
 from digits.runtime.task_runner import TaskRun, TaskRunner
@@ -30,7 +30,7 @@ _LAST_LINES = 10
 
 @dataclass(eq=False)
 class _Server:
-    """A running inference server, the connection to it, and the lock of the request that uses it.
+    """A running inference server, the channel to it once connected, and the lock of the request that uses it.
 
     The socket is the only file in its folder, which is removed once connected.
     """
@@ -38,12 +38,12 @@ class _Server:
     run: TaskRun
     socket_path: Path
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: socket.socket | None = None
+    channel: Channel | None = None
     asked_at: float = field(default_factory=time.monotonic)
 
     def close(self) -> None:
-        if self.connection:
-            self.connection.close()
+        if self.channel:
+            self.channel.close()
         self.remove_socket()
 
     def remove_socket(self) -> None:
@@ -106,9 +106,9 @@ class InferenceServers:
         server = self._server(model_folder)
         with server.lock:
             server.asked_at = time.monotonic()
-            connection = server.connection or self._connect(server)
-            messages.send(connection, request, attached)
-            received = messages.receive(connection)
+            channel = server.channel or self._connect(server)
+            channel.send(request, attached)
+            received = channel.receive()
         if received is None:
             raise OSError("it closed the connection")
         answer, bodies = received
@@ -119,7 +119,8 @@ class InferenceServers:
     def _server(self, model_folder: Path) -> _Server:
         with self._starting:
             server = self._servers.get(model_folder.name)
-            if server is None or self._has_ended(server.run):
+            # The connection also shows that a server has ended.
+            if server is None or (server.channel is None and self._has_ended(server.run)):
                 self.stop(model_folder.name)
                 self._make_room()
                 server = self._servers[model_folder.name] = self._start(model_folder)
@@ -160,7 +161,7 @@ class InferenceServers:
         while len(self._servers) >= MAX_SERVERS:
             self.stop(min(self._servers, key=lambda model_id: self._servers[model_id].asked_at))
 
-    def _connect(self, server: _Server) -> socket.socket:
+    def _connect(self, server: _Server) -> Channel:
         deadline = time.monotonic() + START_SECONDS
         while True:
             connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -170,10 +171,10 @@ class InferenceServers:
             except OSError:
                 connection.close()
             else:
-                server.connection = connection
+                server.channel = Channel(connection)
                 server.remove_socket()  # so that a killed server leaves none behind
                 server.run.poll_seconds = 1.0
-                return connection
+                return server.channel
             if self._has_ended(server.run) or time.monotonic() > deadline:
                 server.remove_socket()
                 self._raise_failure(server.run)

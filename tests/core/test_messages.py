@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from digits.core import messages
+from digits.core.messages import MAX_ATTACHED_BYTES, Channel
 
 Pair = tuple[socket.socket, socket.socket]
 
@@ -31,42 +31,45 @@ def test_messages_and_attachments_arrive_in_order(pair: Pair) -> None:
         ({"text": "x" * 1_000_000}, [b"\n"]),
     ]
 
+    channel = Channel(pair[1])
+
     def send() -> None:
+        sender = Channel(pair[0])
         for message, attached in sent:
-            messages.send(pair[0], message, [io.BytesIO(data) for data in attached])
+            sender.send(message, [io.BytesIO(data) for data in attached])
         pair[0].shutdown(socket.SHUT_WR)
 
     thread = threading.Thread(target=send)
     thread.start()
     for message, attached in sent:
-        received = messages.receive(pair[1])
+        received = channel.receive()
         assert received is not None
         if attached:
             assert received[0].pop("attached") == [len(data) for data in attached]
         assert received == (message, attached)
-    assert messages.receive(pair[1]) is None
+    assert channel.receive() is None
     thread.join()
 
 
 def test_an_attachment_is_held_once(pair: Pair) -> None:
     size = 20_000_000
-    thread = threading.Thread(target=messages.send, args=(pair[0], {}, [io.BytesIO(bytes(size))]))
+    thread = threading.Thread(target=Channel(pair[0]).send, args=({}, [io.BytesIO(bytes(size))]))
     thread.start()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        assert messages.receive(pair[1]) is not None
+        assert Channel(pair[1]).receive() is not None
         assert tracemalloc.get_traced_memory()[1] - before < 1.2 * size
     finally:
         tracemalloc.stop()
         thread.join()
 
 
-@pytest.mark.parametrize("attached", [[-1], ["x"], [1 << 60], {}, [messages.MAX_ATTACHED_BYTES, 1]])
+@pytest.mark.parametrize("attached", [[-1], ["x"], [1 << 60], {}, [MAX_ATTACHED_BYTES, 1]])
 def test_sizes_are_checked_before_memory_is_allocated(pair: Pair, attached: object) -> None:
     pair[0].sendall(json.dumps({"attached": attached}).encode() + b"\n")
     with pytest.raises(OSError, match="attachments"):
-        messages.receive(pair[1])
+        Channel(pair[1]).receive()
 
 
 @pytest.mark.parametrize("data", [b'{"a"', b'{"attached": [5]}\n1234'])
@@ -74,11 +77,12 @@ def test_a_connection_that_ends_within_a_message_is_an_error(pair: Pair, data: b
     pair[0].sendall(data)
     pair[0].shutdown(socket.SHUT_WR)
     with pytest.raises(OSError, match="closed"):
-        messages.receive(pair[1])
+        Channel(pair[1]).receive()
 
 
 def test_the_connection_can_be_used_after_a_line_that_is_not_json(pair: Pair) -> None:
     pair[0].sendall(b'{no\n{"a": 1}\n')
+    channel = Channel(pair[1])
     with pytest.raises(ValueError, match="Expecting"):
-        messages.receive(pair[1])
-    assert messages.receive(pair[1]) == ({"a": 1}, [])
+        channel.receive()
+    assert channel.receive() == ({"a": 1}, [])

@@ -141,7 +141,7 @@ class Predictor:
 
     def run(self, pixels: NDArray[Any]) -> NDArray[Any]:
         """Return the predictions, [N, …], for images of any size and type, [N, H, W, C]; raises Refused."""
-        values: NDArray[Any] = self._function(pixels)(pixels)[0]
+        values: NDArray[Any] = self._function(pixels)(pixels)
         if not self.targets.accepts(values.shape[1:]):
             error = self.targets.refuse(values.shape[1:])
             raise Refused(error.message, error.hint) from error
@@ -169,7 +169,9 @@ class Predictor:
         return named(self.trained.traced.function.structured_outputs)
 
     def _function(self, pixels: NDArray[Any], *, with_outputs: bool = False) -> Batches:
-        """Return a function from images like the ``pixels`` [N, H, W, C] to their predictions and their outputs.
+        """Return a function from images like the ``pixels`` [N, H, W, C] to their predictions.
+
+        If ``with_outputs``, it returns a pair, the second part of which are the outputs by name.
 
         Raises Refused for a network that does not predict from images of this size.
         """
@@ -182,13 +184,16 @@ class Predictor:
             return self._functions[key]
         is_usual = shape == self.shape
 
-        def compute(values: tf.Tensor) -> tuple[tf.Tensor, dict[str, tf.Tensor]]:
+        def compute(values: tf.Tensor) -> Any:
             outputs = self.trained.outputs(values) if is_usual else self.trained.outputs_of_size(values)
-            return self.targets.predict(outputs), named(outputs) if with_outputs else {}
+            predictions = self.targets.predict(outputs)
+            return (predictions, named(outputs)) if with_outputs else predictions
 
         signature = [tf.TensorSpec((None, *shape), pixels.dtype)]
         function = tf.function(compute, autograph=False, input_signature=signature)
-        batches = Batches(function, self.trained.batch_size)
+        # The concrete function skips the search for it, half the time of a call.
+        traced = functools.cache(function.get_concrete_function)
+        batches = Batches(lambda images: traced()(images), self.trained.batch_size)
         if not is_usual:
             self._check_size(batches, np.zeros((1, *shape), pixels.dtype))
         while len(self._functions) >= MAX_FUNCTIONS:
@@ -200,7 +205,8 @@ class Predictor:
         """Raise Refused unless the network accepts images of the size of ``black``, [1, H, W, C]."""
         event = None
         try:
-            if len(function(black)[0]) == 1:
+            results = function(black)
+            if len(results[0] if isinstance(results, tuple) else results) == 1:
                 return
         except Exception as error:
             event = describe(error)

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from digits.core import messages
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
+from digits.core.messages import Channel
 from digits.worker.serving.calls import call_of
 from digits.worker.serving.predictor import Predictor
 from digits.worker.serving.refusal import Refused
@@ -90,7 +90,7 @@ class _Listener:
         self._service, self._idle_seconds = service, idle_seconds
         self._selector = selectors.DefaultSelector()
         self._listener = listener
-        self._connections: set[socket.socket] = set()
+        self._channels: set[Channel] = set()
         self._selector.register(listener, selectors.EVENT_READ)
 
     def run(self) -> None:
@@ -100,35 +100,36 @@ class _Listener:
                     self._accept()
                 else:
                     self._read(key.fileobj)
-        for connection in list(self._connections):
-            self._drop(connection)
+        for channel in list(self._channels):
+            self._drop(channel)
         self._selector.close()
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()
         connection.settimeout(STALLED_SECONDS)
-        self._connections.add(connection)
-        self._selector.register(connection, selectors.EVENT_READ)
+        channel = Channel(connection)
+        self._channels.add(channel)
+        self._selector.register(channel, selectors.EVENT_READ)
 
-    def _read(self, connection: Any) -> None:
+    def _read(self, channel: Any) -> None:
         bodies: list[bytes] = []
         try:
-            received = messages.receive(connection)
+            received = channel.receive()
             if received is None:
-                self._drop(connection)
+                self._drop(channel)
                 return
             answer, bodies = self._service.answer(*received)
         except ValueError:
             answer = Refused("The request is not valid JSON.").as_json()
         except OSError:
-            self._drop(connection)
+            self._drop(channel)
             return
         try:
-            messages.send(connection, answer, [io.BytesIO(body) for body in bodies])
+            channel.send(answer, [io.BytesIO(body) for body in bodies])
         except OSError:
-            self._drop(connection)
+            self._drop(channel)
 
-    def _drop(self, connection: socket.socket) -> None:
-        self._selector.unregister(connection)
-        self._connections.remove(connection)
-        connection.close()
+    def _drop(self, channel: Channel) -> None:
+        self._selector.unregister(channel)
+        self._channels.remove(channel)
+        channel.close()
