@@ -11,7 +11,8 @@ import pytest
 
 from digits.client import Client, InvalidFields, JobFailed
 from digits.core.errors import BadRequest, NotAllowed, NotFound, NotReady, Unavailable
-from tests.real_server import RealServer
+from digits.web.offload import in_thread
+from digits.web.server.http import Server
 from tests.site import Site, bars
 from tests.web.trained import LINEAR
 
@@ -117,32 +118,35 @@ def test_an_address_without_a_server(tmp_path: Path) -> None:
         Client("file:///etc")
 
 
-@pytest.mark.integration
 @pytest.mark.tensorflow
-def test_a_script_trains_and_downloads_a_model_of_a_server(tmp_path: Path) -> None:
-    images = bars(tmp_path / "data" / "bars")
-    server = RealServer(tmp_path)
+def test_a_script_trains_and_downloads_a_model_over_http(site: Site, tmp_path: Path) -> None:
+    """The script runs in another thread, because the server needs the event loop of this one."""
+    bars(site.data / "bars")
+    server = Server(site.app, ("127.0.0.1", 0))
+    server.start()
     try:
-        client = Client(server.address)
-        fields = {"folder_train": images, "resize_width": 16, "resize_height": 16, "seed": 1}
-        dataset = client.create_dataset("images/classification", "bars", **fields).id
-        client.wait(dataset)
-        settings = {"train_epochs": 4, "batch_size": 6, "learning_rate": 0.02, "random_seed": 1}
-        model = client.create_model("linear", dataset, method="custom", custom_network=LINEAR, **settings).id
-        progress: list[float] = []
-        client.wait(model, lambda status: progress.append(status.progress))
-        assert progress == sorted(progress) and progress[-1] == 100
-        losses = client.metrics(model).val.values["loss"]
-        assert len(losses) == 5 and losses[-1] < losses[0]
-        for label in ("left", "middle", "right"):
-            image = images / label / "00.png"
-            for sent in (image, image.read_bytes()):
-                (best, percent), *_ = client.classify(model, sent).predictions
-                assert best == label and 50 < percent <= 100
-        with zipfile.ZipFile(
-            client.download(f"/models/{model}/download.zip", tmp_path / "model.zip")
-        ) as archive:
-            assert archive.read("network.py").decode() == LINEAR
-            assert "snapshot_4.ckpt.index" in archive.namelist()
+        in_thread(train_and_download, f"http://127.0.0.1:{server.port}", site.data / "bars", tmp_path)
     finally:
         server.stop()
+
+
+def train_and_download(address: str, images: Path, folder: Path) -> None:
+    client = Client(address)
+    fields = {"folder_train": images, "resize_width": 16, "resize_height": 16, "seed": 1}
+    dataset = client.create_dataset("images/classification", "bars", **fields).id
+    client.wait(dataset)
+    settings = {"train_epochs": 4, "batch_size": 6, "learning_rate": 0.02, "random_seed": 1}
+    model = client.create_model("linear", dataset, method="custom", custom_network=LINEAR, **settings).id
+    progress: list[float] = []
+    client.wait(model, lambda status: progress.append(status.progress))
+    assert progress == sorted(progress) and progress[-1] == 100
+    losses = client.metrics(model).val.values["loss"]
+    assert len(losses) == 5 and losses[-1] < losses[0]
+    for label in ("left", "middle", "right"):
+        image = images / label / "00.png"
+        for sent in (image, image.read_bytes()):
+            (best, percent), *_ = client.classify(model, sent).predictions
+            assert best == label and 50 < percent <= 100
+    with zipfile.ZipFile(client.download(f"/models/{model}/download.zip", folder / "model.zip")) as archive:
+        assert archive.read("network.py").decode() == LINEAR
+        assert "snapshot_4.ckpt.index" in archive.namelist()

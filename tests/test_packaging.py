@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import re
 import shutil
@@ -14,6 +15,8 @@ from email.parser import Parser
 from pathlib import Path
 
 import pytest
+
+from tests import once
 
 pytestmark = pytest.mark.integration
 
@@ -43,12 +46,19 @@ INDIRECT = {"jinja2", "python-socketio", "simple-websocket", "tensorboard"}
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+def build(run_folder: Path) -> tuple[Path, str]:
     """The wheel that ``pip wheel`` builds from a copy of the checkout with bundled scripts, and what the build prints."""
+    made = once.make_once(run_folder / "wheel", build_wheel)
+    (path,) = made.glob("*.whl")
+    assert path.name.endswith("-py3-none-any.whl")
+    return path, (made / "output").read_text()
+
+
+def build_wheel(folder: Path) -> None:
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
         "the scripts are not bundled: run ./digits-devserver once"
     )
-    copy = tmp_path_factory.mktemp("source") / "digits"
+    copy = folder / "digits"
     unwanted = [".git", ".venv", "node_modules", "tests", "__pycache__", "*.egg-info", "build", ".*_cache"]
     anywhere = shutil.ignore_patterns(*unwanted)
     data = {str(ROOT / "jobs"), str(ROOT / "samples")}
@@ -60,15 +70,13 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         ),
     )
     # The build uses the setuptools of this environment, without network access.
-    options = ["--verbose", "--no-deps", "--no-build-isolation", "-w", str(copy / "out")]
+    options = ["--verbose", "--no-deps", "--no-build-isolation", "-w", str(folder)]
     command = [sys.executable, "-m", "pip", "wheel", *options, "."]
     built = subprocess.run(
         command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
     assert built.returncode == 0, built.stdout
-    (path,) = (copy / "out").glob("*.whl")
-    assert path.name.endswith("-py3-none-any.whl")
-    return path, built.stdout
+    (folder / "output").write_text(built.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +196,7 @@ def requirements(wheel: zipfile.ZipFile) -> set[str]:
     return {re.match(r"[\w-]+", need)[0].lower() for need in needs if "extra" not in need}
 
 
+@functools.cache
 def outside_packages() -> set[str]:
     """Return all packages whose modules the program imports, except those of extras."""
     found: set[str] = set()

@@ -1,11 +1,12 @@
-"""Refused plugins and prediction views on pages, each in a site that runs in a fresh interpreter."""
+"""Refused plugins on pages, in a site that runs in a fresh interpreter."""
 
 from __future__ import annotations
 
+import html
 import json
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -34,52 +35,60 @@ print(json.dumps({path: [answer.status_code, answer.text] for path, answer in an
 """
 
 
-@pytest.fixture
-def pages(run_clean: Callable[..., Any], tmp_path: Path) -> Callable[..., dict[str, tuple[int, str]]]:
-    """Return a function that requests pages of a site with the packages in ``tmp_path / "installed"``."""
-
-    def get(*paths: str) -> dict[str, tuple[int, str]]:
-        done = run_clean("-c", PROGRAM, str(tmp_path), *paths, PYTHONPATH=f"{tmp_path / 'installed'}:{ROOT}")
-        assert done.returncode == 0, done.stderr
-        return dict(json.loads(done.stdout.splitlines()[-1]), log=(0, done.stderr))
-
-    return get
+PAGES = ("/", "/index.json", "/datasets/images/classification/new", "/models/images/classification/new")
+# Modules of a kind that load TensorFlow into the server.
+HEAVY = ("__init__", "form", "reader", "recipe", "views")
 
 
-def test_refused_plugins_are_shown_and_logged(pages, tmp_path):
-    folder = tmp_path / "installed"
-    install(folder, "old_text", OLD_DATA_PLUGIN, target="DataIngestion")
-    install(folder, "old_boxes", OLD_VIEW_PLUGIN, "digits.plugins.view", "Visualization")
-    answers = pages("/", "/index.json")
+@pytest.fixture(scope="module")
+def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+    """The responses of a site with a package for each reason to refuse one, and its log."""
+    folder = tmp_path_factory.mktemp("plugins")
+    installed = folder / "installed"
+    install(installed, "old_text", OLD_DATA_PLUGIN, target="DataIngestion")
+    install(installed, "old_boxes", OLD_VIEW_PLUGIN, "digits.plugins.view", "Visualization")
+    for module in HEAVY:
+        short = module.strip("_")
+        package = install_kind(installed, f"heavy_{short}", f"image-{short}", f"images/{short}")
+        with open(package / f"{module}.py", "a") as file:
+            file.write("\nfrom tensorflow import keras\n")
+    package = install_kind(installed, "broken", "image-broken", "images/broken")
+    (package / "views.py").write_text("import not_installed_here")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DIGITS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), *PAGES, "/datasets/images/broken/new"],
+        env=environment | {"PYTHONPATH": f"{installed}:{ROOT}"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout.splitlines()[-1]), log=(0, done.stderr))
+
+
+def refused(answers: dict[str, tuple[int, str]]) -> list[dict[str, str]]:
+    listed: list[dict[str, str]] = json.loads(answers["/index.json"][1])["refused_plugins"]
+    return listed
+
+
+def test_refused_plugins_are_shown_and_logged(answers):
     for name in ("old_text (old_text:DataIngestion)", "old_boxes (old_boxes:Visualization)"):
         assert name in answers["/"][1]
         assert f"The plugin {name} was not loaded. It was written for" in answers["log"][1]
-    listed = json.loads(answers["/index.json"][1])["refused_plugins"]
-    assert [set(item) for item in listed] == [{"plugin", "reason", "hint"}] * 2
+    assert all(set(item) == {"plugin", "reason", "hint"} for item in refused(answers))
 
 
-@pytest.mark.parametrize(
-    "module",
-    [
-        "recipe",
-        "form",
-        *(pytest.param(name, marks=pytest.mark.nightly) for name in ("__init__", "reader", "views")),
-    ],
-)
-def test_a_kind_that_loads_tensorflow_into_the_server_is_refused(pages, tmp_path, module):
-    package = install_kind(tmp_path / "installed", "heavy", "image-heavy", "images/heavy")
-    with open(package / f"{module}.py", "a") as file:
-        file.write("\nfrom tensorflow import keras\n")
-    notice = "cannot be imported: ImportError: tensorflow: the server does not load it"
-    assert notice in pages("/")["/"][1]
+@pytest.mark.parametrize("module", HEAVY)
+def test_a_kind_that_loads_tensorflow_into_the_server_is_refused(answers, module):
+    package = f"heavy_{module.strip('_')}"
+    (reason,) = (item["reason"] for item in refused(answers) if package in item["plugin"])
+    assert "cannot be imported: ImportError: tensorflow: the server does not load it" in reason
+    assert reason in html.unescape(answers["/"][1])
 
 
-def test_a_kind_with_a_broken_module_does_not_break_the_pages(pages, tmp_path):
-    package = install_kind(tmp_path / "installed", "broken", "image-broken", "images/broken")
-    (package / "views.py").write_text("import not_installed_here")
-    paths = ("/", "/datasets/images/classification/new", "/models/images/classification/new")
-    answers = pages(*paths, "/datasets/images/broken/new")
-    assert [answers[path][0] for path in paths] == [200] * 3
+def test_a_kind_with_a_broken_module_does_not_break_the_pages(answers):
+    assert [answers[path][0] for path in PAGES] == [200] * len(PAGES)
     assert "not_installed_here" in answers["/"][1]
     assert answers["/datasets/images/broken/new"][0] == 404
 
