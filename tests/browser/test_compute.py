@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from digits.core.task import EVENTS_FILE
 from digits.web.services import SERVER_FOLDER
-from tests.browser.conftest import JOB_PAGE, SCHEMES, PageFaults, ServerProcess, customize, finished
+from tests.browser.conftest import JOB_PAGE, PageFaults, ServerProcess, customize, finished
 from tests.fake_cluster import RESULT_FILE
 from tests.finished_jobs import write_jobs
 from tests.site import bars
@@ -61,7 +61,7 @@ def test_a_training_is_sent_to_a_cluster(
     compute.get_by_label("Memory", exact=True).fill("64000")
     compute.get_by_text("Account, QoS, options").click()
     compute.get_by_label("Additional options").fill("constraint=a100")
-    check_accessibility(page, SCHEMES)
+    check_accessibility(page)
     assert_fits_phone(page)
     page.get_by_role("button", name="Train", exact=True).click()
     error = compute.locator(".error-text")
@@ -74,7 +74,6 @@ def test_a_training_is_sent_to_a_cluster(
         "Waiting at Slurm because the partition’s resources are in use; expected to start in 20 minutes"
     )
     expect(page.locator("#job-facts")).to_contain_text("Slurm, partition long, 2 workers")
-    check_accessibility(page)
 
 
 def test_the_page_of_the_targets_checks_a_cluster(
@@ -88,7 +87,7 @@ def test_the_page_of_the_targets_checks_a_cluster(
     slurm.get_by_role("button", name="Check").click()
     expect(slurm.get_by_role("status")).to_contain_text("1 check failed")
     expect(slurm.get_by_role("status")).to_contain_text("Install DIGITS in a folder that all nodes share.")
-    check_accessibility(page, SCHEMES)
+    check_accessibility(page)
     assert_fits_phone(page)
 
 
@@ -154,7 +153,7 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
         "Waiting at Slurm because the partition’s resources are in use; expected to start in 20 minutes"
     )
     expect(result).not_to_contain_text("is assumed")
-    check_accessibility(page, SCHEMES)
+    check_accessibility(page)
     assert_fits_phone(page)
     result.get_by_role("button", name="Cancel").click()
     expect(result).to_contain_text("This network is assumed.")
@@ -168,7 +167,6 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     play(folder, event="failed", message="The network cannot be divided.", hint="Train with one worker.")
     (folder / RESULT_FILE).write_text("1")
     expect(result.get_by_role("alert")).to_contain_text("Train with one worker.")
-    check_accessibility(page)
 
     measure.click()
     wait_until(lambda: len(measurements(server)) == 1)
@@ -178,7 +176,6 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     (folder / RESULT_FILE).write_text("0")
     expect(result).to_contain_text(words)
     expect(measure).to_have_count(0)
-    check_accessibility(page, SCHEMES)
 
     # Train and leaving the page remove a measurement from the queue.
     check.click()

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import REFRESH, TWO_LAYERS, customize, open_panel, write_network
+from tests.real_server import SLOW_LINEAR
 
 DONE_MILLISECONDS = 60_000
 
@@ -38,7 +39,6 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
     expect(page.locator("#skipped-panel")).to_contain_text("broken.png")
     # A refreshed part keeps its elements and the focus.
     assert page.evaluate(STALE % REFRESH) == {"same": True, "words": "Delete", "open": True}
-    check_accessibility(page)
 
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator("#health-status")).to_be_focused()
@@ -52,7 +52,7 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
 
 
 def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
-    page: Page, image_folder: Path, check_accessibility: Callable[[Page], None]
+    page: Page, image_folder: Path
 ):
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
@@ -79,7 +79,6 @@ def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
     expect(page.locator('[name="folder_pct_test"]')).to_be_focused()
     expect(field).to_have_value(re.compile("left"))
     expect(page.locator('[name="folder_pct_val"]')).to_have_value("100")
-    check_accessibility(page)
 
 
 def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing(
@@ -137,17 +136,20 @@ def test_a_failed_model_shows_why(page: Page, failed, check_accessibility: Calla
 
 
 @pytest.mark.tensorflow
-def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_stopped_training_resumes(page: Page, create, dataset):
     job = create(
         "models",
         model_name="Long",
         dataset=dataset["id"],
-        standard_networks="lenet",
+        method="custom",
+        custom_network=SLOW_LINEAR,
+        select_gpu="cpu",
         train_epochs=2000,
+        batch_size=6,
         learning_rate=0.0001,
         aug_flip="fliplr",
         balance="class_weights",
-        best_metric="accuracy",
+        best_metric="loss",
         snapshots_kept=3,
     )
     page.goto(f"/models/{job['id']}")
@@ -162,7 +164,6 @@ def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibi
     page.locator("#confirm-yes").click()
     resume = page.get_by_role("button", name="Resume")
     expect(resume).to_be_visible(timeout=DONE_MILLISECONDS)
-    check_accessibility(page)
     resume.click()
     expect(page.locator("#job-status")).to_contain_text("Running", timeout=DONE_MILLISECONDS)
     expect(resume).to_have_count(0, timeout=DONE_MILLISECONDS)
@@ -222,7 +223,6 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     slider.fill("90")
     expect(loss.first).not_to_have_text(measured or "")
     validation = loss.last.text_content()
-    check_accessibility(page)
     page.reload()
     expect(page.get_by_label("Smoothing")).to_have_value("90")
     expect(loss.first).not_to_have_text(measured or "")
@@ -303,7 +303,9 @@ def test_a_finished_training_is_continued(
         "models",
         model_name="Short",
         dataset=dataset["id"],
-        standard_networks="lenet",
+        method="custom",
+        custom_network=TWO_LAYERS,
+        select_gpu="cpu",
         train_epochs=1,
         batch_size=8,
         val_interval=1,

@@ -19,7 +19,7 @@ LONG = "a-name-without-any-space-" * 8
 RIGHT_TO_LEFT = "תמונות של חתולים وكلاب"
 # Overrides the direction of all following text in the same paragraph or isolate.
 OVERRIDE = "\N{RIGHT-TO-LEFT OVERRIDE}overridden"
-CLASSES = 200
+CLASSES = 60
 
 # Content hidden at the page's current width: the page itself, and links and controls that can only be reached by
 # scrolling the window or a part of the page sideways.
@@ -160,7 +160,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     page_faults.allow(rf"/datasets/{dataset}$")
     check("/", ask_to_delete, with_axe=True)
     check(f"/?q={LONG}x")
-    check(f"/datasets/{dataset}", open_all, with_axe=True)
+    check(f"/datasets/{dataset}", open_all)
     check(f"/datasets/{failed_dataset['id']}", with_axe=True)
     check(explore)
     check(f"{explore}&label=0", enlarge, with_axe=True)
@@ -178,7 +178,7 @@ def test_a_dataset_of_many_classes_states_which_samples_are_shown(page: Page, wi
     page.goto(f"/datasets/{wide_dataset['id']}")
     expect(page.locator(".counts-table tr")).to_have_count(CLASSES)
     expect(page.locator(".sample-class")).to_have_count(12)
-    expect(page.locator("#samples")).to_contain_text("first 12 of 200 classes")
+    expect(page.locator("#samples")).to_contain_text(f"first 12 of {CLASSES} classes")
 
 
 def test_a_failed_dataset_page_explains_what_is_missing(
@@ -210,7 +210,7 @@ def test_exploring_images_preserves_the_focus(page: Page, wide_dataset: dict[str
     total, images = page.locator("#explore-total"), page.locator(".gallery img")
     page.get_by_role("link", name="Next").focus()
     page.keyboard.press("Enter")
-    expect(total).to_contain_text("page 2 of 8")
+    expect(total).to_contain_text("page 2 of 3")
     expect(page.get_by_role("link", name="Next")).to_be_focused()
     select = page.locator('[name="label"]')
     expect(select.locator("option", has_text="class 007")).to_contain_text("(2)")
@@ -220,7 +220,7 @@ def test_exploring_images_preserves_the_focus(page: Page, wide_dataset: dict[str
     expect(select).to_be_focused()
     expect(images).to_have_count(2)
     page.go_back()
-    expect(total).to_contain_text("page 2 of 8")
+    expect(total).to_contain_text("page 2 of 3")
     expect(select).to_have_value("")
     expect(images).to_have_count(50)
 
