@@ -161,7 +161,7 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     ``filled`` contains the table fields that are already filled in. ``is_allowed`` returns whether the server may
     read a path, which may be a link.
     """
-    split_in_name = split_of if is_shard(table) else _split_of_stem
+    split_in_name = split_of if is_shard(table) else lambda path: split_named(path.stem)
     if split_in_name(table) != "train":
         return None
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
@@ -174,10 +174,6 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
         return None
     tables = [show(os.path.basename(str(path))) for path in fields.values()]
     return Suggestion.use_separately(tables, "table", fields)
-
-
-def _split_of_stem(path: Path) -> str | None:
-    return split_named(path.stem)
 
 
 def _shorten(cell: str) -> str:

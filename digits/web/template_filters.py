@@ -25,8 +25,8 @@ JUST_NOW_SECONDS = 10
 def add_filters(app: Flask) -> None:
     """Add the filters to the templates of ``app``."""
     app.add_template_filter(duration, "seconds")
-    app.add_template_filter(_time_element, "ago")
-    app.add_template_filter(_future_time_element, "ahead")
+    app.add_template_filter(lambda at: _time_in_words(at, ago(at)), "ago")
+    app.add_template_filter(lambda at: _time_in_words(at, ahead(at), Markup(" data-ahead")), "ahead")
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
     app.add_template_filter(sparkline, "sparkline")
@@ -108,18 +108,9 @@ def isolate_quoted(message: str) -> Markup:
     )
 
 
-def _time_element(at: float) -> Markup:
-    """Return a ``time`` element: in words, with date and time on hovering."""
-    return _time_in_words(at, ago(at))
-
-
-def _future_time_element(at: float) -> Markup:
-    """Return a ``time`` element like ``in 5 minutes``."""
-    return _time_in_words(at, ahead(at), Markup(" data-ahead"))
-
-
 @functools.lru_cache(maxsize=4096)
 def _time_in_words(at: float, words: str, mark: str = "") -> Markup:
+    """Return a ``time`` element: in words, with date and time on hovering."""
     exact = datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S")
     iso = datetime.fromtimestamp(at, tz=UTC).isoformat(timespec="seconds")
     return Markup('<time datetime="{}" title="{}"{}>{}</time>').format(iso, exact, mark, words)

@@ -46,14 +46,6 @@ def of(change: changes.Change) -> list[Message]:
     return _MESSAGES[type(change)](change)
 
 
-def _added(change: changes.JobAdded) -> list[Message]:
-    return [(EVERYONE, JOB, {"update": "added", "job_id": change.job.id})]
-
-
-def _deleted(change: changes.JobDeleted) -> list[Message]:
-    return _to_both(change, {"update": "deleted"})
-
-
 def _edited(change: changes.JobEdited) -> list[Message]:
     value = getattr(change.job, change.attribute)
     return _to_both(change, {"update": "attribute", "attribute": change.attribute, "value": value})
@@ -118,8 +110,8 @@ def _to_both(change: changes.Change, body: dict[str, Any]) -> list[Message]:
 
 
 _MESSAGES: dict[type[changes.Change], Callable[[Any], list[Message]]] = {
-    changes.JobAdded: _added,
-    changes.JobDeleted: _deleted,
+    changes.JobAdded: lambda change: [(EVERYONE, JOB, {"update": "added", "job_id": change.job.id})],
+    changes.JobDeleted: lambda change: _to_both(change, {"update": "deleted"}),
     changes.JobEdited: _edited,
     changes.StatusChanged: _status_changed,
     changes.ProgressChanged: _progress_changed,

@@ -313,7 +313,7 @@ class UploadStore:
         all; without, as much of it as arrives. Raises Busy, WrongOffset, TooLarge, WrongChecksum, and OSError.
         """
         with _writing(upload):
-            if upload.record.state is not State.RECEIVING or offset != in_thread(_offset, upload):
+            if upload.record.state is not State.RECEIVING or offset != in_thread(getattr, upload, "offset"):
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
             if checksum is not None:
                 in_thread(upload.mark.write_text, str(offset))
@@ -538,10 +538,6 @@ def _writing(upload: Upload) -> Iterator[None]:
         yield
     finally:
         upload.writing.release()
-
-
-def _offset(upload: Upload) -> int:
-    return upload.offset
 
 
 def _write(file: Any, piece: bytes, digest: Any) -> None:
