@@ -29,6 +29,7 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(lambda at: _time_in_words(at, ahead(at), Markup(" data-ahead")), "ahead")
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
+    app.add_template_filter(count_of, "count_of")
     app.add_template_filter(sparkline, "sparkline")
     app.add_template_filter(isolate, "isolate")
     app.add_template_filter(isolate_quoted, "isolate_quoted")

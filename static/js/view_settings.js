@@ -1,5 +1,6 @@
 // Controls of the views of predictions: sliders, whose values are kept in the browser, switches of classes, and frames.
 
+import { countOf } from './format.js';
 import { drawSegments, highlight } from './segmentation_view.js';
 import { store, stored } from './storage.js';
 
@@ -82,7 +83,7 @@ function applyBoxes(view, { confidence = 0, line = 2, opacity = 100, desaturatio
     checkbox.closest('label').querySelector('[data-class-total]').textContent = shown.get(checkbox.dataset.shows) ?? 0;
   }
   const count = boxes.filter(({ hidden }) => !hidden).length;
-  view.querySelector('[data-total]').textContent = `${count} of ${boxes.length} ${boxes.length === 1 ? 'object' : 'objects'} shown`;
+  view.querySelector('[data-total]').textContent = `${count} of ${countOf(boxes.length, 'object')} shown`;
 }
 
 /** Shows one image of an animation; the first position of the slider plays it. */

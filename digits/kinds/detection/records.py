@@ -190,8 +190,7 @@ class BoxMapping(RecordMapping):
         is_joint = len(self.boxes.names) == 1
         for name, values in zip(self.boxes.names, edges, strict=not is_joint):
             if len(values) != len(names):
-                count = f"{len(values):,} box{'' if len(values) == 1 else 'es'}"
-                found = count if is_joint else count_of(len(values), "value")
+                found = count_of(len(values), "box" if is_joint else "value")
                 raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class)}” {len(names):,}")
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
         is_relative = self.boxes.units == "relative"

@@ -32,7 +32,7 @@ from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import ImageList, walk_images
 from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
-from digits.data.sources import show
+from digits.data.sources import count_of, show
 from digits.data.unpacking import Limits, Unpacking, content_folder
 from digits.data.zip_names import encoding_named
 from digits.kinds.request_fields import flag, whole
@@ -175,7 +175,7 @@ def images_of_request(folder: Path, labels: list[str]) -> Source:
         return Source(os.path.basename(archive.filename), images, problems)
     uploads = [file for file in request.files.getlist("image_files") if file.filename]
     if uploads:
-        title = f"{len(uploads)} uploaded image{'s' if len(uploads) != 1 else ''}"
+        title = count_of(len(uploads), "uploaded image")
         return Source(title, _uploaded(uploads[:limit], folder / predictions.IMAGES_FOLDER), [])
     roots, text = services().roots, request.values.get("image_folder", "").strip()
     listed = request.files.get("image_list")
