@@ -34,17 +34,18 @@ def test_a_missing_argument_is_an_error(run_clean: Callable[..., Any]) -> None:
     assert "usage" in finished.stderr
 
 
-def test_a_training_begins_without_scikit_learn_which_can_be_imported_later(
+def test_a_training_begins_without_packages_which_can_be_imported_later(
     run_clean: Callable[..., Any],
 ) -> None:
     program = """
 import sys
 from digits.worker import run
-with run._hidden("sklearn"):
+with run._hidden("sklearn", "scipy"):
     run._import(run.PROGRAMS["train"][1])
-assert "keras" in sys.modules and "sklearn" not in sys.modules
+assert "keras" in sys.modules and not {"sklearn", "scipy"} & set(sys.modules)
+import scipy.sparse
 from sklearn import metrics
-with run._hidden("sklearn"):
+with run._hidden("sklearn", "scipy"):
     assert sys.modules["sklearn"].metrics is metrics
 """
     assert run_clean("-c", program).returncode == 0

@@ -8,6 +8,7 @@ As a program, it is the second of two workers that add arrays as often as the fi
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.gang.ring import connect
 
 REPETITIONS = 7
+POLL_SECONDS = 0.05
 
 
 def measure_sum(size: int) -> float:
@@ -38,24 +40,28 @@ def measure_sum(size: int) -> float:
             return _sums(Rendezvous(Path(folder), rank=0, workers=2), size, REPETITIONS)
 
 
-def run_workers(task_folder: Path, workers: int, seconds: float, step_of_one: Callable[[], float]) -> str:
+def run_workers(
+    task_folder: Path, workers: int, seconds: float, step_of_one: Callable[[], float], longest_step: float
+) -> str:
     """Run the task in ``task_folder`` by several workers; return why that failed, empty if it did not.
 
-    They are ended after ``seconds``. When the first one calls the function of `ask_parent`, ``step_of_one`` is called
-    in a thread of this process.
+    When the first one calls the function of `ask_parent`, ``step_of_one`` is called in a thread of this process. The
+    workers are ended after ``seconds``, or if that call takes longer than ``longest_step`` seconds. It is then not
+    waited for.
     """
     command = [sys.executable, "-P", "-m", "digits.worker", str(task_folder)]
-    answers = threading.Thread(target=_answer, args=(_turns(task_folder, 0), step_of_one), daemon=True)
+    answers = _Answers(_turns(task_folder, 0), step_of_one)
     with _running([command] * workers, first_rank=0, workers=workers) as processes:
         answers.start()
         deadline = time.monotonic() + seconds
-        for process in processes:
-            try:
-                code = process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                return f"they took longer than {seconds:.0f} seconds"
-            if code:
+        while any(codes := [process.poll() for process in processes]) or None in codes:
+            if code := next(filter(None, codes), 0):
                 return f"one ended with exit code {code}"
+            if time.monotonic() > deadline:
+                return f"they took longer than {seconds:.0f} seconds"
+            if answers.step_seconds > longest_step:
+                return f"a step of one worker did not end within {longest_step:.0f} seconds"
+            time.sleep(POLL_SECONDS)
     return ""
 
 
@@ -70,12 +76,27 @@ def ask_parent(task_folder: Path) -> Callable[[], float]:
     return ask
 
 
-def _answer(meeting: Rendezvous, step_of_one: Callable[[], float]) -> None:
-    """Answer the calls of a worker until it ends. It notices if a step fails."""
-    with contextlib.suppress(OSError, PartnerLost), contextlib.closing(connect(meeting)) as ring:
-        while True:
-            ring.reduce(np.zeros(1))
-            ring.reduce(np.array([step_of_one()]))
+class _Answers(threading.Thread):
+    """Answers the calls of a worker until it ends. It notices if a step fails."""
+
+    def __init__(self, meeting: Rendezvous, step_of_one: Callable[[], float]) -> None:
+        super().__init__(daemon=True)
+        self._meeting, self._step_of_one = meeting, step_of_one
+        self._began = math.inf
+
+    @property
+    def step_seconds(self) -> float:
+        """The time since the beginning of the step that is being taken; negative if there is none."""
+        return time.monotonic() - self._began
+
+    def run(self) -> None:
+        with contextlib.suppress(OSError, PartnerLost), contextlib.closing(connect(self._meeting)) as ring:
+            while True:
+                ring.reduce(np.zeros(1))
+                self._began = time.monotonic()
+                seconds = self._step_of_one()
+                self._began = math.inf
+                ring.reduce(np.array([seconds]))
 
 
 def _turns(task_folder: Path, rank: int) -> Rendezvous:

@@ -26,6 +26,8 @@ from digits.data.sources import count_of
 from digits.worker.gang import loopback
 
 SECONDS_FOR_WORKERS = 120.0
+# A step that takes longer than this and so many times as long as before does not end.
+LONGEST_STEP_SECONDS, LONGEST_STEP = 20.0, 10
 # Closer to the time of one worker than this is no gain.
 LEAST_GAIN = 1.05
 # Bounds that are further apart than this factor are shown in place of one number.
@@ -137,11 +139,12 @@ def _time(seconds: float) -> str:
 
 
 def of_this_machine(
-    checked: recipe.Preflight, task_folder: Path, step_of_one: Callable[[], float]
+    checked: recipe.Preflight, task_folder: Path, step_of_one: Callable[[], float], alone: float
 ) -> dict[str, Any] | str:
     """Return the `Forecast` of the workers on this machine, or why they could not be measured.
 
-    ``step_of_one`` takes steps of one worker, with all cores, and returns the seconds of each.
+    ``step_of_one`` takes steps of one worker, with all cores, and returns the seconds of each, which were ``alone``
+    before.
     """
     cores = len(os.sched_getaffinity(0))
     if checked.workers > cores:
@@ -150,7 +153,8 @@ def of_this_machine(
     task.mkdir()
     msgspec.structs.replace(checked, workers=1).save(task)
     try:
-        problem = loopback.run_workers(task, checked.workers, SECONDS_FOR_WORKERS, step_of_one)
+        longest_step = LONGEST_STEP_SECONDS + LONGEST_STEP * alone
+        problem = loopback.run_workers(task, checked.workers, SECONDS_FOR_WORKERS, step_of_one, longest_step)
         for event in events.read(task / EVENTS_FILE)[0]:
             if isinstance(event, Failed):
                 return event.message

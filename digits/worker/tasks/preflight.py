@@ -254,7 +254,7 @@ class _Preflight:
         if not recipe.apart:
             with feed(self._resources) as batches:
                 calls = Calls(self._resources, steps, steps.training, batches)
-                found = forecast.of_this_machine(recipe, task_folder, calls.call)
+                found = forecast.of_this_machine(recipe, task_folder, calls.call, alone)
             if not isinstance(found, str):
                 return {"workers": found}
             message = f"The speed of {recipe.workers} workers could not be measured: {found}"
