@@ -349,10 +349,12 @@ class Field:
                 }
                 (self.root / path).write_bytes(with_probes(source, probes))
             options = ["-p", "tools.sow_faults", *self._parallel, *tests]
-            self._pytest(stage, options, None, {"SOW_HITS": str(hits)})
+            _, output = self._pytest(stage, options, None, {"SOW_HITS": str(hits)})
         finally:
             for path, source in sources.items():
                 (self.root / path).write_bytes(source)
+        if not (hits / "log").exists():
+            sys.exit(f"No test ran:\n{output}")
         seconds: Counter[str] = Counter()
         files: dict[int, set[str]] = {number: set() for number in range(len(faults))}
         for line in (hits / "log").read_text().splitlines():

@@ -191,3 +191,6 @@ def test_a_different_training_is_not_overwritten(model: Any, tmp_path: Path) -> 
         standalone.prepare(job, output=other.parent)
     assert standalone.prepare(job, output=tmp_path / "new").job_folder == tmp_path / "new"
     assert standalone.prepare(job).job_folder == job
+    (job / "train" / "events.jsonl").write_bytes(events.encode(events.Finished({"seed": 7})))
+    further = [standalone.prepare(job) for _ in range(3)]
+    assert [rerun.job_folder.name for rerun in further] == ["job-again", "job-again-2", "job-again-3"]

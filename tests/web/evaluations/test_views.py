@@ -13,9 +13,11 @@ import pytest
 from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
 from digits.data import evaluation as evaluations
+from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import ACCURACY
 from digits.runtime.executors.executor import place
+from digits.web.jobs import serializers
 from tests.site import Site, bars
 from tests.web.trained import WHOLE_BATCHES, Finished, shared_site, train, wait_for_evaluation
 
@@ -80,6 +82,7 @@ def test_the_page_of_the_model_shows_the_result_on_the_test_split_first(
     assert shown.count("button-primary") == 1 and "Confusion matrix" in shown
     wrong = tested["records"] - np.trace(np.array(tested["confusion_matrix"]))
     assert shown.count("<figure>") == min(wrong, 6)
+    assert "· partial" not in page
     # One that was not evaluated has only the training's validation, or none.
     assert 'class="panel result"' not in site.get(f"/models/{site.finished_model(dataset)}").text
 
@@ -263,6 +266,16 @@ def test_requests_that_cannot_be_evaluated_are_refused(
     )
     assert answer.status_code == status
     assert message in answer.get_json()["error"]["message"]
+
+
+def test_records_of_another_kind_are_neither_evaluated_nor_mapped(
+    site: Site, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serializers, "data_kind", lambda job: kind_named("image-segmentation"))
+    for action in ("evaluation", "embeddings"):
+        answer = site.client.post(f"/models/{model}/{action}", headers={"Accept": "application/json"})
+        assert answer.status_code == 400
+        assert "is a dataset for image classification, but" in answer.get_json()["error"]["message"]
 
 
 def renamed_bars(site: Site, **names: str) -> str:
