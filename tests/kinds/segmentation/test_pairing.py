@@ -185,7 +185,7 @@ def test_one_folder_can_have_masks_beside_it(forms: Forms) -> None:
 
 def test_a_folder_of_masks_for_each_class_is_combined(forms: Forms) -> None:
     save(forms.data, "images/{}.jpg", "masks/tile/{}.png")
-    save(forms.data, "images/{}.jpg", "masks/grout/{}_mask.png", numbers=range(3, 5))
+    save(forms.data, "images/{}.jpg", "masks/grout/{}_mask.png", 1, numbers=range(3, 5))
     # The squares of other images overlap those of the tiles only partly.
     for number in (3, 4):
         (forms.data / "masks" / "tile" / f"{number}.png").write_bytes(
