@@ -10,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from digits.data.images import UnusableImage
+from digits.data.masks import open_mask, pixels_of
 from digits.data.sources import UnusableSource, listed
 from tests.kinds.forms import Created, Forms
 
@@ -355,3 +357,26 @@ def test_colors_with_names_need_a_color_map(forms: Forms) -> None:
     fields = {"feature_folder": forms.data, "class_labels_file": forms.data / "names.txt"}
     (problem,) = forms.summary(**fields).problems
     assert "3 colors, #000000" in problem and "Enter a color map" in problem
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([0, 1, 2], [0, 1, 2]),
+        ([0, 257, 65535], [0, 1, 255]),
+        ([0, 0.5, 1], "fractions"),
+        ([0, float("nan"), 1], "fractions"),
+        ([-1, 0, 1], "above 255"),
+        ([0, 300, 1], "above 255"),
+    ],
+)
+def test_wide_values_must_be_class_indexes_or_shades(
+    tmp_path: Path, values: list[float], expected: list[int] | str
+) -> None:
+    Image.fromarray(np.array([values], np.float32)).save(tmp_path / "mask.tif")
+    image = open_mask(str(tmp_path / "mask.tif"))
+    if isinstance(expected, list):
+        assert pixels_of(image).tolist() == [expected]
+    else:
+        with pytest.raises(UnusableImage, match=expected):
+            pixels_of(image)
