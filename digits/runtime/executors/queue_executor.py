@@ -175,6 +175,7 @@ class Run(Generic[J]):
     stop_since: float | None = None
     is_killed: bool = False
     is_resubmitted: bool = False
+    failed_starts: int = 0  # in a row: nodes could not start its program
 
     def __post_init__(self) -> None:
         self.exit_path = str(self.folder / supervisor.EXIT_FILE)
@@ -289,8 +290,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """Return the jobs with the mark of this server, in one query; raises Unreachable. Called in a thread."""
         raise NotImplementedError
 
-    def _waiting(self, job: J) -> Waiting:
-        """Return why a pending ``job`` waits."""
+    def _waiting(self, run: Run[J], job: J) -> Waiting:
+        """Return why the pending ``job`` of ``run`` waits."""
         raise NotImplementedError
 
     def _cancel(self, gently: Sequence[Listed[J]], at_once: Sequence[Listed[J]]) -> None:
@@ -445,6 +446,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         if attempt.token != run.submission.token:
             return
         run.attempt_seen_at, run.phase, run.job = time.monotonic(), attempt.phase, None
+        run.failed_starts = 0
         if attempt.phase == "running":
             run.state = None
         elif attempt.phase == "waiting":
@@ -584,7 +586,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         elif job.is_pending and run.attempt_seen_at >= listing.began_at:
             run.job = None  # outdated
         elif job.is_pending:
-            waiting = self._waiting(job)
+            waiting = self._waiting(run, job)
             run.wait(waiting.reason, waiting.expected_start)
 
     def _miss(self, run: Run[J], listing: Listing[J]) -> None:

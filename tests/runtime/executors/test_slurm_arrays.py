@@ -15,7 +15,7 @@ from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.queue_executor import Unreachable
-from digits.runtime.executors.slurm.executor import SlurmExecutor
+from digits.runtime.executors.slurm.executor import MAX_FAILED_STARTS, SlurmExecutor
 from digits.runtime.executors.slurm.queue import SlurmJob, array_limit, parse
 from tests.runtime.executors.cluster_jobs import ClusterServer, message
 from tests.runtime.toy_jobs import ToyJob
@@ -29,6 +29,7 @@ class FakeSlurm:
     def __init__(self) -> None:
         self.limit = self.max_array_size = 10_000
         self.is_up = True
+        self.state = "PENDING|Priority"  # of new jobs
         self.sizes: list[int] = []
         self.lines: dict[str, str] = {}
 
@@ -60,7 +61,7 @@ class FakeSlurm:
         number = len(self.sizes)
         for index in indexes:
             name = str(number) if index is None else f"{number}_{index}"
-            self.lines[name] = f"{name}|{number}|PENDING|Priority|N/A|{options['comment']}"
+            self.lines[name] = f"{name}|{number}|{self.state}|N/A|{options['comment']}"
         return 0, f"{number}\n"
 
     def _scancel(self, arguments: list[str]) -> tuple[int, str]:
@@ -124,6 +125,17 @@ def test_a_cluster_without_arrays_gets_single_jobs(server: FakeServer, slurm: Fa
     assert slurm.sizes == [1, 1, 1] and all(
         "_" not in line.partition("|")[0] for line in slurm.lines.values()
     )
+
+
+def test_a_job_that_no_node_can_start_is_submitted_again_until_it_fails(
+    server: FakeServer, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    slurm.state = "FAILED|JobLaunchFailure"
+    job = server.run("hangs")
+    server.wait(lambda: job.status is Status.ERROR)
+    assert len(slurm.sizes) == 1 + MAX_FAILED_STARTS
+    assert "ended without a result: failed (JobLaunchFailure)" in message(job)
 
 
 def test_jobs_beyond_the_limit_of_submitted_jobs_wait_with_that_reason(

@@ -153,7 +153,7 @@ class RayExecutor(QueueExecutor[RayJob]):
         except Refused as error:
             raise Unreachable(str(error)) from error
 
-    def _waiting(self, job: RayJob) -> Waiting:
+    def _waiting(self, run: Run[RayJob], job: RayJob) -> Waiting:
         is_full = "resources" in (job.message or "")
         reason = "all suitable nodes are in use" if is_full else "Ray is starting it"
         return Waiting(f"{reason} (Ray job {job.id})")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Unpack
@@ -52,8 +51,8 @@ log = logging.getLogger(__name__)
 LIMIT_SECONDS = 15.0
 # Jobs that are submitted together.
 MAX_ELEMENTS = 1000
-# How often a job is released that Slurm holds because a node could not start it.
-MAX_RELEASES = 5
+# How often in a row a job is started again that a node could not start.
+MAX_FAILED_STARTS = 5
 
 
 class SlurmExecutor(QueueExecutor[SlurmJob]):
@@ -65,7 +64,6 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
 
     def __init__(self, jobs_folder: Path, **options: Unpack[QueueOptions]) -> None:
         super().__init__(jobs_folder, **options)
-        self._releases: Counter[str] = Counter()
         self._commands = Commands(command_environment(self._variables))
         self._queue = Queue(self._commands, self._mark)
         self._size = MAX_ELEMENTS  # of the next array, as far as limits are known
@@ -171,9 +169,8 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
     def _list_jobs(self) -> Listing[SlurmJob]:
         return self._queue.list_jobs()
 
-    def _waiting(self, job: SlurmJob) -> Waiting:
-        if job.failed_to_launch and self._releases[job.comment] < MAX_RELEASES:
-            self._releases[job.comment] += 1
+    def _waiting(self, run: Run[SlurmJob], job: SlurmJob) -> Waiting:
+        if _may_start_again(run, job):
             with contextlib.suppress(CommandFailed):
                 self._run_command("scontrol", "release", job.name)
         return Waiting(reason_in_words(job.reason, job.name), job.start)
@@ -200,7 +197,7 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             return self._canceled()
         if job.state == "OUT_OF_MEMORY":
             return Exit(out_of_memory=True)
-        if run.has_begun:  # its program was killed
+        if run.has_begun or _may_start_again(run, job):  # its program was killed, or was never started
             return None
         state = job.state.lower().replace("_", " ")
         state += f" ({job.reason})" if job.reason != "None" else ""
@@ -225,6 +222,12 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             self._run_command("scancel", *arguments)
         except CommandFailed as error:
             log.warning("scancel %s failed: %s", " ".join(arguments), error)
+
+
+def _may_start_again(run: Run[SlurmJob], job: SlurmJob) -> bool:
+    """Count a failure of a node to start the program; return whether to try again."""
+    run.failed_starts += job.failed_to_launch
+    return job.failed_to_launch and run.failed_starts <= MAX_FAILED_STARTS
 
 
 def _submission(run: Run[SlurmJob]) -> SlurmSubmission:

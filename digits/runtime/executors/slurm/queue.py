@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.queue_executor import Listing, Unreachable
-from digits.runtime.executors.slurm.words import LAUNCH_FAILED, message_of
+from digits.runtime.executors.slurm.words import LAUNCH_FAILURES, message_of
 
 # Id, id of its record, state, reason, expected start and comment.
 _FORMAT = "%i|%A|%T|%r|%S|%k"
@@ -68,8 +68,8 @@ class SlurmJob:
 
     @property
     def failed_to_launch(self) -> bool:
-        """Whether Slurm holds it because a node could not start it."""
-        return self.reason.replace("_", " ") == LAUNCH_FAILED
+        """Whether a node could not start it; then Slurm ends it, or queues and holds it."""
+        return self.reason.replace("_", " ") in LAUNCH_FAILURES
 
 
 class Queue:
