@@ -74,6 +74,7 @@ def test_a_training_is_sent_to_a_cluster(
         "Waiting at Slurm because the partition’s resources are in use; expected to start in 20 minutes"
     )
     expect(page.locator("#job-facts")).to_contain_text("Slurm, partition long, 2 workers")
+    check_accessibility(page)
 
 
 def test_the_page_of_the_targets_checks_a_cluster(
@@ -167,6 +168,7 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     play(folder, event="failed", message="The network cannot be divided.", hint="Train with one worker.")
     (folder / RESULT_FILE).write_text("1")
     expect(result.get_by_role("alert")).to_contain_text("Train with one worker.")
+    check_accessibility(page)
 
     measure.click()
     wait_until(lambda: len(measurements(server)) == 1)
@@ -176,6 +178,7 @@ def test_workers_are_measured_on_the_nodes_before_a_training_is_queued(
     (folder / RESULT_FILE).write_text("0")
     expect(result).to_contain_text(words)
     expect(measure).to_have_count(0)
+    check_accessibility(page)
 
     # Train and leaving the page remove a measurement from the queue.
     check.click()

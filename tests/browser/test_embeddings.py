@@ -30,6 +30,7 @@ def test_a_map_is_explored_with_mouse_and_keyboard(
     page.wait_for_load_state()
     legend = page.locator("#map-legend")
     expect(legend.get_by_role("checkbox")).to_have_count(3)
+    check_accessibility(page)
 
     spoken = page.locator("#map-point")
     canvas.focus()

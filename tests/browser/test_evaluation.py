@@ -25,6 +25,7 @@ def test_a_number_of_the_matrix_opens_its_images(
     panel.get_by_role("button", name="Evaluate").click()
     result = panel.get_by_role("link", name="Epoch 2, training")
     expect(result).to_be_visible(timeout=60_000)
+    check_accessibility(page)
 
     result.click()
     expect(page.get_by_role("heading", name="Evaluation of Trained")).to_be_visible()
@@ -46,6 +47,7 @@ def test_a_number_of_the_matrix_opens_its_images(
     expect(page.locator("#filter-evaluation")).to_contain_text("Sorted by the error of “Trained”")
     page.locator("#filter-predicted").press("Enter")
     expect(page.locator("#filter-predicted")).to_have_count(0)
+    check_accessibility(page)
 
     page.goto(f"/datasets/{dataset['id']}/results?split=train")
     check_accessibility(page)

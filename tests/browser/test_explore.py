@@ -48,6 +48,7 @@ def test_records_are_filtered(
     page.get_by_role("radio", name="All").focus()
     page.keyboard.press("Space")
     expect(total).to_have_text("1 of 36 images matches")
+    check_accessibility(page)
     page.get_by_role("link", name="Remove the filter: Name contains").focus()
     page.keyboard.press("Enter")
     expect(total).to_have_text("36 images")

@@ -20,6 +20,7 @@ def test_imagenet_weights_turn_fine_tune_on(
     create: Callable[..., dict[str, Any]],
     server: Any,
     image_folder: Any,
+    check_accessibility: Callable[[Page], None],
 ) -> None:
     size = {"resize_width": 32, "resize_height": 32, "resize_channels": 3}
     dataset = finished(
@@ -40,6 +41,7 @@ def test_imagenet_weights_turn_fine_tune_on(
     expect(page.get_by_label("Trunk factor")).to_have_value(settings["trunk_factor"])
     expect(page.get_by_label("Batch size")).to_have_value(settings["batch_size"])
     expect(page.locator("#headline")).to_have_text("Fine-tune ResNet-50 from ImageNet weights")
+    check_accessibility(page)
     page.locator('[name="standard_networks"][value="mobilenetv3"]').check(force=True)
     expect(page.get_by_label("Optimizer")).to_have_value("ADAM")
     page.locator('[name="standard_networks"][value="resnet50"]').check(force=True)

@@ -87,6 +87,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     page_faults.allow("/models/preflight$")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#create-status")).to_contain_text("The server does not respond")
+    check_accessibility(page)
     expect_all()
     mend()
     page.get_by_role("button", name="Train", exact=True).click()
@@ -180,6 +181,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     failed,
     trained,
     image_folder: Path,
+    check_accessibility: Callable[[Page], None],
 ) -> None:
     held: list[Route] = []
     metrics = re.compile("/metrics.json")
@@ -192,6 +194,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=LOADED_MILLISECONDS)
     held[0].abort()
     expect(chart.get_by_text("could not be loaded")).to_be_visible()
+    check_accessibility(page)
     page.unroute(metrics)
     expect(chart.get_by_text("No values recorded.")).to_be_visible()
 

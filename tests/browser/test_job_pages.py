@@ -10,7 +10,6 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import REFRESH, TWO_LAYERS, customize, open_panel, write_network
-from tests.real_server import SLOW_LINEAR
 
 DONE_MILLISECONDS = 60_000
 
@@ -39,6 +38,7 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
     expect(page.locator("#skipped-panel")).to_contain_text("broken.png")
     # A refreshed part keeps its elements and the focus.
     assert page.evaluate(STALE % REFRESH) == {"same": True, "words": "Delete", "open": True}
+    check_accessibility(page)
 
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator("#health-status")).to_be_focused()
@@ -52,7 +52,7 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
 
 
 def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
-    page: Page, image_folder: Path
+    page: Page, image_folder: Path, check_accessibility: Callable[[Page], None]
 ):
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
@@ -79,6 +79,7 @@ def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
     expect(page.locator('[name="folder_pct_test"]')).to_be_focused()
     expect(field).to_have_value(re.compile("left"))
     expect(page.locator('[name="folder_pct_val"]')).to_have_value("100")
+    check_accessibility(page)
 
 
 def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing(
@@ -136,20 +137,17 @@ def test_a_failed_model_shows_why(page: Page, failed, check_accessibility: Calla
 
 
 @pytest.mark.tensorflow
-def test_a_stopped_training_resumes(page: Page, create, dataset):
+def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
     job = create(
         "models",
         model_name="Long",
         dataset=dataset["id"],
-        method="custom",
-        custom_network=SLOW_LINEAR,
-        select_gpu="cpu",
+        standard_networks="lenet",
         train_epochs=2000,
-        batch_size=6,
         learning_rate=0.0001,
         aug_flip="fliplr",
         balance="class_weights",
-        best_metric="loss",
+        best_metric="accuracy",
         snapshots_kept=3,
     )
     page.goto(f"/models/{job['id']}")
@@ -164,6 +162,7 @@ def test_a_stopped_training_resumes(page: Page, create, dataset):
     page.locator("#confirm-yes").click()
     resume = page.get_by_role("button", name="Resume")
     expect(resume).to_be_visible(timeout=DONE_MILLISECONDS)
+    check_accessibility(page)
     resume.click()
     expect(page.locator("#job-status")).to_contain_text("Running", timeout=DONE_MILLISECONDS)
     expect(resume).to_have_count(0, timeout=DONE_MILLISECONDS)
@@ -223,6 +222,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
     slider.fill("90")
     expect(loss.first).not_to_have_text(measured or "")
     validation = loss.last.text_content()
+    check_accessibility(page)
     page.reload()
     expect(page.get_by_label("Smoothing")).to_have_value("90")
     expect(loss.first).not_to_have_text(measured or "")

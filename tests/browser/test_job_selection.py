@@ -60,6 +60,7 @@ def test_selected_jobs_are_grouped_and_deleted(
     expect(dialog.get_by_role("alert")).to_contain_text(
         "1 of 11 jobs were not deleted: “birds 0” is used by “net"
     )
+    check_accessibility(page)
     dialog.get_by_role("button", name="Cancel").click()
     expect(bar).to_contain_text("1 selected")
     bar.get_by_role("button", name="Clear the selection").click()

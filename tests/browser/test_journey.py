@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PageFaults, customize, fill_size, start_training, write_network
+from tests.browser.conftest import customize, fill_size, start_training, write_network
 from tests.worker.networks import LENET as NETWORK
 
 TRAINING_MILLISECONDS = 120_000
@@ -24,7 +25,9 @@ def points(page: Page, chart: str) -> int:
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-def test_from_images_to_a_trained_model(page: Page, page_faults: PageFaults, image_folder: Path) -> None:
+def test_from_images_to_a_trained_model(
+    page: Page, page_faults, check_accessibility: Callable[[Page], None], image_folder: Path
+) -> None:
     # A dataset from a folder of images
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(image_folder))
@@ -36,6 +39,7 @@ def test_from_images_to_a_trained_model(page: Page, page_faults: PageFaults, ima
     for label in ("left", "middle", "right"):
         expect(page.get_by_text(label, exact=True).first).to_be_visible()
     expect(page.locator('img[src*="/records/train/"]').first).to_be_visible()
+    check_accessibility(page)
 
     # A custom network, first with an error
     page.goto("/models/images/classification/new")
@@ -92,6 +96,7 @@ def test_from_images_to_a_trained_model(page: Page, page_faults: PageFaults, ima
     guesses = page.locator("#predictions li")
     expect(guesses).to_have_count(3, timeout=30_000)
     expect(guesses.first).to_contain_text("middle")
+    check_accessibility(page)
 
     # Several images are predicted on a page of their own
     images = [image_folder / name / "01.png" for name in ("left", "middle", "right")]
@@ -110,3 +115,4 @@ def test_from_images_to_a_trained_model(page: Page, page_faults: PageFaults, ima
     row = page.locator("tr").filter(has_text="LeNet on bars").first
     expect(row).to_contain_text("Done")
     expect(row).to_contain_text("%")
+    check_accessibility(page)

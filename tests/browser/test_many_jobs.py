@@ -44,6 +44,7 @@ def test_pages_are_navigated_with_the_keyboard(
     rows = page.locator("#models-table tbody tr")
     following = page.locator("#models-page-next")
     expect(shown).to_have_text("1–50 of 120")
+    check_accessibility(page)
 
     # Next keeps the focus.
     following.focus()
@@ -87,7 +88,7 @@ def test_pages_are_navigated_with_the_keyboard(
 
 
 def test_a_search_while_the_server_is_away_is_reported_and_repeated(
-    page: Page, page_faults: PageFaults
+    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
 ) -> None:
     page_faults.allow(r"/\?q=")
     page.goto("/")
@@ -95,6 +96,7 @@ def test_a_search_while_the_server_is_away_is_reported_and_repeated(
     page.get_by_label("Search").fill("net 11")
     problem = page.locator("#jobs-problem")
     expect(problem).to_contain_text("The server does not respond.")
+    check_accessibility(page)
     page.unroute(re.compile(r"/\?q="))
     expect(page.locator("#jobs")).to_contain_text("net 119")
     expect(page.locator("#jobs")).not_to_contain_text("net 99")

@@ -30,6 +30,7 @@ def test_a_snapshot_is_exported_and_downloaded(
     page.evaluate(REFRESH)
     expect(panel.get_by_label("Snapshot")).to_have_value("1")
     expect(panel.locator("#export-use")).to_contain_text("ONNX Runtime")
+    check_accessibility(page)
     panel.get_by_role("button", name="Export").click()
     expect(panel.locator("#export-status")).to_be_focused()
     result = panel.get_by_role("link", name="Epoch 1, ONNX")
@@ -44,3 +45,4 @@ def test_a_snapshot_is_exported_and_downloaded(
     panel.get_by_label("Format").select_option("Keras")
     panel.get_by_role("button", name="Export").click()
     expect(panel.get_by_text("cannot be exported as a Keras model")).to_be_visible(timeout=60_000)
+    check_accessibility(page)

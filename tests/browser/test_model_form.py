@@ -125,6 +125,7 @@ def test_the_card_describes_the_recommendation_and_what_was_changed(
     expect(reason).to_contain_text("color images of 16×16 pixels")
     expect(restore).to_be_hidden()
     expect(page.get_by_label("Epochs", exact=True)).to_be_hidden()
+    check_accessibility(page)
 
     customize(page)
     before = fields(page)
@@ -286,6 +287,7 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
     expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
     picture = panel.get_by_alt_text("Images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
+    check_accessibility(page)
 
 
 @pytest.mark.tensorflow
@@ -304,6 +306,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(
     note = "4 of 4 variables from snapshot_1.ckpt · 1 frozen"
     expect(details.locator("summary")).to_have_text(f"Initial weights: {note}", timeout=STEP_MILLISECONDS)
     details.locator("summary").click()
+    check_accessibility(page)
     page.get_by_label("Name", exact=True).fill("Tuned")
     start_training(page)
     panel = page.locator("#weights-panel")

@@ -160,7 +160,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     page_faults.allow(rf"/datasets/{dataset}$")
     check("/", ask_to_delete, with_axe=True)
     check(f"/?q={LONG}x")
-    check(f"/datasets/{dataset}", open_all)
+    check(f"/datasets/{dataset}", open_all, with_axe=True)
     check(f"/datasets/{failed_dataset['id']}", with_axe=True)
     check(explore)
     check(f"{explore}&label=0", enlarge, with_axe=True)

@@ -35,6 +35,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     check_accessibility(page)
     page.get_by_role("link", name="Top per class").click()
     expect(page.locator(".top-images").first.locator("img").first).to_be_visible()
+    check_accessibility(page)
 
     # A list with a class that is out of range.
     first = sorted(image_folder.rglob("*.png"))[0]

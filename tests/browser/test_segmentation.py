@@ -63,6 +63,7 @@ def test_from_folders_to_a_predicted_mask(
     check_accessibility(page)
     create_dataset(page)
     expect(page.locator("#samples .mask").first).to_be_visible()
+    check_accessibility(page)
 
     page.get_by_role("link", name="Train a model").first.click()
     expect(page.locator("#headline")).to_contain_text("U-Net")

@@ -73,6 +73,7 @@ def test_each_store_is_loaded_on_its_own(
     expect(held.get_by_text("Loading…")).to_be_visible()
     expect(local.get_by_role("row", name="CaffeNet")).to_be_visible()
     expect(local.get_by_text("1 model", exact=True)).to_be_visible()
+    check_accessibility(page)
 
     # Programs get the stores that are known, and can import their models.
     found = models(server)

@@ -20,6 +20,7 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(
     long_name = "left/" + "ü" * 60 + ".png"
     (folder / "left" / "00.png").rename(folder / long_name)
     page.goto("/datasets/images/classification/new")
+    check_accessibility(page)
     box = page.get_by_role("group", name="Upload: Training images")
     with page.expect_file_chooser() as chooser:
         box.get_by_role("button", name="Folder…").click()
