@@ -1,18 +1,21 @@
 """Small datasets and networks, and tasks run in forked processes.
 
-TensorFlow is imported once, by the first test that needs it, and every task runs in a
-fork of the test process, as in production. The test process must therefore not run any
-operation: call functions that do with `in_child`.
+TensorFlow is imported once, by the first test that needs it. Tasks run in forks of the test process, as in
+production, which must therefore not run any operation: call functions that do with `in_child`. Tasks that a test only
+waits for share a fork with the other tests of its module (see `perform`), because TensorFlow takes a third of a
+second of CPU time for the first task of a process.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -101,10 +104,10 @@ class Running:
             os.waitpid(self.pid, 0)
 
 
-@pytest.fixture(autouse=True)
-def memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def memory_of_its_own() -> None:
     """Hide the memory that trainings of other test processes have claimed."""
-    monkeypatch.setattr(memory, "NAMESPACE", f"digits-test-{os.getpid()}")
+    memory.NAMESPACE = f"digits-test-{os.getpid()}"
 
 
 @pytest.fixture
@@ -128,20 +131,53 @@ def start(tensorflow: None, tmp_path: Path) -> Any:
 def _be_the_task(task_folder: Path) -> None:
     code = 99
     try:
-        from digits.worker import run
-        from digits.worker.forkserver import temporary_files
-
-        output = os.open(task_folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        os.dup2(output, 1)
-        os.dup2(output, 2)
-        sys.stdout = os.fdopen(1, "w", buffering=1)
-        sys.stderr = os.fdopen(2, "w", buffering=1)
-        os.chdir(task_folder)
-        with temporary_files(task_folder):
-            code = run.run_task(task_folder)
-        sys.stdout.flush()
+        code = _run_task(task_folder)
     finally:
         os._exit(code)
+
+
+def _run_task(task_folder: Path) -> int:
+    """Run a task in this process, and return its exit code. Its output goes to a file only meanwhile."""
+    from digits.worker import run
+    from digits.worker.forkserver import temporary_files
+
+    streams, descriptors, temporary = (sys.stdout, sys.stderr), (os.dup(1), os.dup(2)), tempfile.tempdir
+    output = os.open(task_folder / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+    try:
+        with contextlib.chdir(task_folder), temporary_files(task_folder):
+            return run.run_task(task_folder)
+    finally:
+        sys.stdout.flush()
+        (sys.stdout, sys.stderr), tempfile.tempdir = streams, temporary
+        for number, descriptor in enumerate(descriptors, start=1):
+            os.dup2(descriptor, number)
+            os.close(descriptor)
+
+
+@pytest.fixture
+def own_process() -> None:
+    """Have `perform` run each task of a test in a process of its own."""
+
+
+@pytest.fixture
+def perform(
+    request: pytest.FixtureRequest, start: Any, in_child: Callable[..., int]
+) -> Callable[[Path], Outcome]:
+    """Return a function that runs the task in a folder to its end, in a process shared by the tests of a module.
+
+    A test that patches code, or whose network harms its process, gets a process for each task.
+    """
+    if {"monkeypatch", "own_process"}.intersection(request.fixturenames):
+        return lambda task_folder: start(task_folder).wait()  # type: ignore[no-any-return]
+
+    def perform(task_folder: Path) -> Outcome:
+        return Running(0, task_folder, ended=in_child(_run_task, task_folder)).wait()
+
+    return perform
 
 
 @pytest.fixture
@@ -165,11 +201,11 @@ def write_model(job: Path, network: str, default_dataset: Path, **settings: Any)
 
 
 @pytest.fixture
-def train(model: Any, start: Any) -> Callable[..., Outcome]:
+def train(model: Any, perform: Any) -> Callable[..., Outcome]:
     """Return a function that trains a network with the given recipe settings to the end, which succeeds."""
 
     def train(network: str, **settings: Any) -> Outcome:
-        outcome: Outcome = start(model(network, **settings)).wait()
+        outcome: Outcome = perform(model(network, **settings))
         assert outcome.code == 0, outcome.output
         return outcome
 
@@ -177,11 +213,11 @@ def train(model: Any, start: Any) -> Callable[..., Outcome]:
 
 
 @pytest.fixture
-def fail(model: Any, start: Any) -> Callable[..., Outcome]:
+def fail(model: Any, perform: Any) -> Callable[..., Outcome]:
     """Return a function like that of `train` for a training that ends with an error."""
 
     def fail(network: str, **settings: Any) -> Outcome:
-        outcome: Outcome = start(model(network, **settings)).wait()
+        outcome: Outcome = perform(model(network, **settings))
         assert outcome.code == 1, outcome.output
         return outcome
 
@@ -190,7 +226,7 @@ def fail(model: Any, start: Any) -> Callable[..., Outcome]:
 
 @pytest.fixture
 def trained(
-    request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, gradients: Path, start: Any
+    request: pytest.FixtureRequest, run_folder: Path, tmp_path: Path, gradients: Path, perform: Any
 ) -> Callable[..., Outcome]:
     """Like `train`, but return a copy of a finished training shared by all tests with the same settings.
 
@@ -204,7 +240,7 @@ def trained(
         ]
 
         def make(folder: Path) -> None:
-            outcome = start(write_model(folder, network, gradients, **settings)).wait()
+            outcome = perform(write_model(folder, network, gradients, **settings))
             assert outcome.code == 0, outcome.output
 
         job = shutil.copytree(once.make_once(run_folder / f"trained-{key}", make), tmp_path / name)
@@ -240,7 +276,7 @@ def resume(start: Any) -> Callable[[Path], Running]:
 
 
 @pytest.fixture
-def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+def visualize(tmp_path: Path, gradients: Path, perform: Any) -> Callable[..., Outcome]:
     """Return a function that builds a network without training it."""
 
     def visualize(network: str, dataset: Path | None = None, **settings: Any) -> Outcome:
@@ -249,13 +285,13 @@ def visualize(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
         task.mkdir(parents=True)
         (job / "network.py").write_text(network)
         recipe.Visualize(dataset=str(dataset or gradients), **settings).save(task)
-        return start(task).wait()
+        return perform(task)
 
     return visualize
 
 
 @pytest.fixture
-def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+def preflight(tmp_path: Path, gradients: Path, perform: Any) -> Callable[..., Outcome]:
     """Return a function that runs the preflight of a network."""
 
     def preflight(network: str, **settings: Any) -> Outcome:
@@ -265,7 +301,7 @@ def preflight(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outc
         (job / "network.py").write_text(network)
         defaults = {"dataset": str(gradients), "epochs": 3, "batch_size": 8, "seed": 1}
         recipe.Preflight(**{**defaults, **settings}).save(task)
-        return start(task).wait()
+        return perform(task)
 
     return preflight
 

@@ -114,14 +114,14 @@ def test_the_form_refuses_nothing_that_the_worker_runs(in_child: Callable[..., A
     assert in_child(disagreements, 400) == []
 
 
-def test_a_linked_network_is_not_shown_in_a_trace(model: Any, start: Any, tmp_path: Path) -> None:
+def test_a_linked_network_is_not_shown_in_a_trace(model: Any, perform: Any, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("the password is = swordfish\n")
     task = model("")
     network = task.parent / "network.py"
     network.unlink()
     network.symlink_to(secret)
-    outcome = start(task).wait()
+    outcome = perform(task)
     (failed,) = outcome.of(Failed)
     assert failed.message == "The network cannot be read: network.py is a link."
     assert "swordfish" not in outcome.output + str(failed)

@@ -17,7 +17,7 @@ from tests.worker.conftest import write_dataset
 TRAIN, VAL = 100, 60
 
 
-def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any, start: Any) -> None:
+def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any, perform: Any) -> None:
     """The labels of every tenth record are wrong."""
     model = trained(networks.LINEAR, epochs=8, solver={"learning_rate": 0.1})
     dataset = write_dataset(
@@ -29,7 +29,7 @@ def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any
     recipe.CheckLabels(
         dataset=str(dataset), model=str(model.job_folder), snapshot=snapshot, model_name="linear"
     ).save(task)
-    outcome = start(task).wait()
+    outcome = perform(task)
     assert outcome.code == 0, outcome.output
     assert outcome.of(Progressed) and outcome.of(Finished)
     made = manifest.load(dataset)
@@ -49,7 +49,7 @@ def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any
     assert np.all(found["suggested"] != found["given"])
 
 
-def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, start: Any) -> None:
+def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, perform: Any) -> None:
     model = trained(networks.LINEAR, epochs=8, solver={"learning_rate": 0.1})
     dataset = write_dataset(tmp_path / "flawed", {"train": 12}, size=12, channels=1, classes=3)
     task = dataset / "check"
@@ -57,5 +57,5 @@ def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, 
     recipe.CheckLabels(dataset=str(dataset), model=str(model.job_folder), snapshot="snapshot_8.ckpt").save(
         task
     )
-    outcome = start(task).wait()
+    outcome = perform(task)
     assert outcome.code == 1 and outcome.failure.message

@@ -26,7 +26,7 @@ NAME = "snapshot_8-val"
 
 
 @pytest.fixture
-def evaluate(tmp_path: Path, trained: Any, start: Any) -> Callable[..., tuple[Outcome, Path]]:
+def evaluate(tmp_path: Path, trained: Any, perform: Any) -> Callable[..., tuple[Outcome, Path]]:
     """Return a function that evaluates a model on the validation split of a dataset.
 
     It returns the outcome of the task, and the folder of the model.
@@ -51,7 +51,7 @@ def evaluate(tmp_path: Path, trained: Any, start: Any) -> Callable[..., tuple[Ou
             split="val",
             name=NAME,
         ).save(task)
-        return start(task).wait(), model
+        return perform(task), model
 
     return evaluate
 

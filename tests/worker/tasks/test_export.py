@@ -26,7 +26,7 @@ from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
 @pytest.fixture
-def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome]:
+def export(perform: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome]:
     """Return a function that exports the latest snapshot of a training to ``exported``, by default as a SavedModel.
 
     The export must succeed, or fail with ``fails``.
@@ -47,7 +47,7 @@ def export(start: Any, tmp_path: Path, gradients: Path) -> Callable[..., Outcome
             format=format,  # type: ignore[arg-type]
             **settings,
         ).save(task)
-        outcome: Outcome = start(task).wait()
+        outcome: Outcome = perform(task)
         assert outcome.code == int(fails), outcome.output
         return outcome
 
@@ -425,13 +425,13 @@ return keras.layers.Dense(self.nclasses, name="new")(features)
 
 
 @pytest.fixture
-def train_on_top(model: Callable[..., Path], start: Any) -> Callable[..., Outcome]:
+def train_on_top(model: Callable[..., Path], perform: Any) -> Callable[..., Outcome]:
     """Return a function that fine-tunes `ON_TOP` of a snapshot of the job."""
 
     def train_on_top(name: str, snapshot: str = "") -> Outcome:
         fine_tune = {"head_epochs": 1, "head_rate": 0.01, "trunk_factor": 0.5}
         settings = {"epochs": 2, "snapshot_interval": 1, "fine_tune": fine_tune}
-        return start(model(ON_TOP.replace("{snapshot}", snapshot), name=name, **settings)).wait()
+        return perform(model(ON_TOP.replace("{snapshot}", snapshot), name=name, **settings))
 
     return train_on_top
 

@@ -27,7 +27,7 @@ return tf.nn.softmax(slim.fully_connected(model, self.nclasses, activation_fn=No
 
 
 @pytest.fixture
-def compute(trained: Any, start: Any) -> Callable[..., tuple[Outcome, Path]]:
+def compute(trained: Any, perform: Any) -> Callable[..., tuple[Outcome, Path]]:
     """Return a function that computes a map, and returns the outcome of the task and the folder of the model."""
 
     def compute(network: str = SMALL, **fields: Any) -> tuple[Outcome, Path]:
@@ -45,7 +45,7 @@ def compute(trained: Any, start: Any) -> Callable[..., tuple[Outcome, Path]]:
             "records": 30,
         }
         recipe.MapEmbeddings(model=str(model), **{**defaults, **fields}).save(task)
-        return start(task).wait(), model
+        return perform(task), model
 
     return compute
 
@@ -114,7 +114,7 @@ def test_other_layers(
 def test_what_cannot_be_mapped_is_refused(
     compute: Callable[..., tuple[Outcome, Path]],
     trained: Any,
-    start: Any,
+    perform: Any,
     gradients: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -132,7 +132,7 @@ def test_what_cannot_be_mapped_is_refused(
         for name, value in fields.items():
             setattr(given, name, value)
         given.save(task)
-        outcome = start(task).wait()
+        outcome = perform(task)
         assert outcome.code == 1, outcome.output
         return f"{outcome.failure.message} {outcome.failure.hint}"
 

@@ -19,14 +19,14 @@ from tests.worker.conftest import Outcome
 
 
 @pytest.fixture
-def preview(tmp_path: Path, gradients: Path, start: Any) -> Callable[..., Outcome]:
+def preview(tmp_path: Path, gradients: Path, perform: Any) -> Callable[..., Outcome]:
     """Return a function that previews an augmentation of the gradients."""
 
     def preview(**settings: Any) -> Outcome:
         task = tmp_path / f"scratch-{len(list(tmp_path.iterdir()))}" / "preview-augmentation"
         task.mkdir(parents=True)
         recipe.PreviewAugmentation(dataset=str(gradients), **settings).save(task)
-        return start(task).wait()
+        return perform(task)
 
     return preview
 

@@ -36,7 +36,7 @@ def test_each_record_is_classified_by_all_others(in_child: Any) -> None:
 
 
 def test_the_accuracy_of_a_dataset_is_estimated(
-    in_child: Any, gradients: Path, tmp_path: Path, start: Any
+    in_child: Any, gradients: Path, tmp_path: Path, perform: Any
 ) -> None:
     weights = tmp_path / "mobilenetv3.weights.h5"
     in_child(_save_weights, str(weights))
@@ -45,7 +45,7 @@ def test_the_accuracy_of_a_dataset_is_estimated(
     recipe.ProbeAccuracy(
         dataset=str(gradients), network="mobilenetv3", weights=str(weights), records=20
     ).save(task)
-    outcome = start(task).wait()
+    outcome = perform(task)
     assert outcome.code == 0, outcome.output
     result = outcome.of(events.Finished)[0].result
     assert result["images"] == 20

@@ -301,6 +301,7 @@ def test_a_network_that_prints_a_lot_is_built(visualize: Any) -> None:
     assert outcome.output.count("line") == 20000
 
 
+@pytest.mark.usefixtures("own_process")
 def test_a_network_that_ends_the_process_is_reported(visualize: Any) -> None:
     outcome = visualize("import os\nos._exit(7)\n")
     assert outcome.code == 7

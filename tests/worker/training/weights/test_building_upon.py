@@ -59,11 +59,11 @@ def _write_models(folder: Path) -> np.ndarray:
 
 
 def test_a_network_can_use_a_frozen_graph_a_saved_model_and_a_keras_model(
-    model: Any, start: Any, in_child: Any
+    model: Any, perform: Any, in_child: Any
 ) -> None:
     task = model(PRETRAINED, epochs=3)
     kernel = in_child(_write_models, task.parent)
-    outcome = start(task).wait()
+    outcome = perform(task)
     assert outcome.code == 0, outcome.output
     assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]
     values = snapshot(outcome.job_folder, "snapshot_3.ckpt")

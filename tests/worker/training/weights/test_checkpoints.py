@@ -36,13 +36,13 @@ SCRIPTED = networks.classifier(
 
 
 @pytest.fixture
-def scripted(model: Any, start: Any) -> Any:
+def scripted(model: Any, perform: Any) -> Any:
     """Return a function that trains with given validation scores; the first one precedes the training."""
 
     def train(scores: str, **settings: Any) -> Outcome:
         task_folder = model(SCRIPTED, epochs=len(scores.split()) - 1, **settings)
         (task_folder.parent / "script").write_text(scores)
-        return start(task_folder).wait()
+        return perform(task_folder)
 
     return train
 
