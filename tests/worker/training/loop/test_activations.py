@@ -74,6 +74,7 @@ def test_without_validation_the_first_training_images_are_used(train: Any, tmp_p
     assert (step, count) == (2, 8 * 4)
 
 
+@pytest.mark.usefixtures("own_process")  # TensorFlow has one generator for a whole process
 def test_histograms_do_not_affect_the_training(train: Any) -> None:
     """Network state and random numbers of TensorFlow and NumPy are unchanged."""
     network = networks.classifier(

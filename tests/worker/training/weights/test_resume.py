@@ -471,6 +471,7 @@ def test_two_processes_never_train_in_the_same_folder(
     assert first.poll() is None
 
 
+@pytest.mark.usefixtures("own_process")  # TensorFlow has one generator for a whole process
 def test_a_finished_training_continues_as_if_it_had_been_longer(trained: Any, resume: Any) -> None:
     """The order of records, the random numbers and the optimizer's state are those of one training of all epochs."""
     settings = {**SETTINGS, "lr_policy": {"policy": "fixed"}, "val_interval": 1.0, "snapshot_interval": 1.0}
