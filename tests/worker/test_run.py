@@ -34,23 +34,6 @@ def test_a_missing_argument_is_an_error(run_clean: Callable[..., Any]) -> None:
     assert "usage" in finished.stderr
 
 
-def test_a_training_begins_without_packages_which_can_be_imported_later(
-    run_clean: Callable[..., Any],
-) -> None:
-    program = """
-import sys
-from digits.worker import run
-with run._hidden("sklearn", "scipy"):
-    run._import(run.PROGRAMS["train"][1])
-assert "keras" in sys.modules and not {"sklearn", "scipy"} & set(sys.modules)
-import scipy.sparse
-from sklearn import metrics
-with run._hidden("sklearn", "scipy"):
-    assert sys.modules["sklearn"].metrics is metrics
-"""
-    assert run_clean("-c", program).returncode == 0
-
-
 # The disk is full when a task's event log is created or written.
 WITHOUT_ROOM = """
 import errno, os, sys
@@ -81,10 +64,18 @@ def test_a_disk_too_full_for_events_is_reported_by_the_exit_code(
     assert "The disk is full" in finished.stdout
 
 
-# Imports what all tasks need and runs one, as ``python -m digits.worker`` does; prints the web packages it imported.
+# Imports what a training needs without some packages, which can be imported later; then what all tasks need. Runs one,
+# as ``python -m digits.worker`` does, and prints the web packages it imported.
 RUNS_COLD = """
 import runpy, sys
 from digits.worker import run
+with run._hidden('sklearn', 'scipy'):
+    run._import(run.PROGRAMS['train'][1])
+assert 'keras' in sys.modules and not {'sklearn', 'scipy'} & set(sys.modules)
+import scipy.sparse
+from sklearn import metrics
+with run._hidden('sklearn', 'scipy'):
+    assert sys.modules['sklearn'].metrics is metrics
 run.import_programs()
 try:
     runpy.run_module('digits.worker', run_name='__main__', alter_sys=True)
@@ -95,7 +86,9 @@ finally:
 
 
 @pytest.mark.tensorflow
-def test_a_cold_process_trains_and_imports_no_server(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_a_cold_process_trains_and_imports_no_server_nor_hidden_packages(
+    model: Any, run_clean: Callable[..., Any]
+) -> None:
     task = model(networks.LINEAR, epochs=1)
     finished = run_clean("-W", "error::UserWarning", "-c", RUNS_COLD, str(task))
     assert finished.returncode == 0, finished.stderr

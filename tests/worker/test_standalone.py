@@ -21,6 +21,7 @@ from digits.core import events, recipe
 from digits.core.errors import BadRequest
 from digits.core.resume_point import resume_point
 from digits.runtime import standalone
+from tests.shared_executor import SharedExecutor
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
@@ -118,10 +119,11 @@ def test_export_requires_a_snapshot(model: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.tensorflow
-def test_an_error_is_reported(model: Any, run_clean: Callable[..., Any]) -> None:
+def test_an_error_is_reported(model: Any, executor: SharedExecutor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(standalone, "LocalExecutor", lambda **options: executor.for_site())
     task_folder = model("class UserModel(Tower):\n    pass\n")
-    answer = run_clean("-m", "digits", "train", str(task_folder.parent))
-    assert answer.returncode == 1
+    answer = CliRunner().invoke(digits, ["train", str(task_folder.parent)])
+    assert answer.exit_code == 1
     assert "digits: UserModel has no property inference. Line 1." in answer.stderr
 
 

@@ -29,14 +29,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 @pytest.fixture
 def server(tmp_path: Path, cluster: SlurmCluster) -> Iterator[RealServer]:
     bars(tmp_path / "data" / "bars")
-    running = RealServer(tmp_path, "--slurm", environment=cluster.environment)
+    running = RealServer(tmp_path, "--slurm", "--no-standby", environment=cluster.environment)
     yield running
     cluster.cancel_all()
     running.stop()
 
 
-def test_a_training_that_waits_is_preempted_aborted_and_resumed_equals_an_undisturbed_one(
-    server: RealServer, cluster: SlurmCluster
+# Each start of the training imports TensorFlow.
+@pytest.mark.parametrize("is_aborted", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_training_that_waits_and_is_interrupted_equals_an_undisturbed_one(
+    server: RealServer, cluster: SlurmCluster, is_aborted: bool
 ) -> None:
     dataset = create_dataset(server)
     undisturbed = start_training(server, dataset, **TRAINING)
@@ -56,12 +58,13 @@ def test_a_training_that_waits_is_preempted_aborted_and_resumed_equals_an_undist
     assert row()["status"] == "Running"
     cluster.run("sbatch", "-p", "urgent", "-N2", "-c2", "--mem=10", "--output=/dev/null", "--wrap=sleep 1")
     server.wait_for_status(model, "Waiting")
-    before = len(rows(server, model))
-    server.wait(lambda: len(rows(server, model)) > before + 3)
-    server.ask(f"/models/{model}/abort", "POST")
-    server.wait_for_status(model, "Aborted")
-    assert not cluster.jobs()
-    server.ask(f"/models/{model}/resume", "POST")
+    if is_aborted:
+        before = len(rows(server, model))
+        server.wait(lambda: len(rows(server, model)) > before + 3)
+        server.ask(f"/models/{model}/abort", "POST")
+        server.wait_for_status(model, "Aborted")
+        assert not cluster.jobs()
+        server.ask(f"/models/{model}/resume", "POST")
     server.wait_for_status(model, "Done")
     assert rows(server, model) == rows(server, undisturbed)
     assert weights(server, model) == weights(server, undisturbed) != {}
@@ -116,7 +119,7 @@ def test_workers_are_measured_on_the_nodes_and_a_measurement_that_waits_leaves_t
     server.wait(lambda: "all suitable nodes are in use" in (server.ask(waiting)["waiting_for"] or ""))
     server.kill()
     assert len(cluster.jobs()) == 2
-    restarted = RealServer(server.folder, "--slurm", environment=cluster.environment)
+    restarted = RealServer(server.folder, "--slurm", "--no-standby", environment=cluster.environment)
     server.process, server.address = restarted.process, restarted.address
     server.wait(lambda: len(cluster.jobs()) == 1)
 
