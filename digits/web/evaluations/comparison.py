@@ -55,8 +55,6 @@ CHANGE_TITLES = {
     "improved": "Most improved by the second model",
     "worsened": "Most worsened by the second model",
 }
-# Curves of more models could not be told apart.
-MAX_MODELS = 10
 
 
 @blueprint.get("/models/compare")
@@ -156,9 +154,9 @@ def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
     pair = [request.args.get(name, "") for name in ("first", "second")]
     listed = [item for value in request.args.getlist("ids") for item in value.split(",") if item]
     ids = list(dict.fromkeys(listed)) or pair
-    if len(set(ids)) < 2 or len(ids) > MAX_MODELS:
+    if len(set(ids)) < 2 or len(ids) > compared_models.MAX_MODELS:
         raise BadRequest(
-            f"Choose 2 to {MAX_MODELS} different models.",
+            f"Choose 2 to {compared_models.MAX_MODELS} different models.",
             "Set “ids” to the IDs of the models, separated by commas.",
         )
     if not all(pair):

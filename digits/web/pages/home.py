@@ -20,7 +20,7 @@ from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.job_index import COLUMNS
 from digits.web.datasets.submit import new_sample
-from digits.web.evaluations.comparison import MAX_MODELS
+from digits.web.evaluations.compared_models import MAX_MODELS
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
 from digits.web.models.submit import first_model

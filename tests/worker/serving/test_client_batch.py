@@ -23,10 +23,10 @@ class Model:
 
     def __init__(self, seconds_per_image: float = 0) -> None:
         self.batch_size = client_batch.FIRST_BATCH
-        self.seconds_per_image = seconds_per_image
+        self.seconds, self.seconds_per_image = 0.0, seconds_per_image
 
     def predict_batch(self, images: Sequence[Any], is_described: Sequence[bool]) -> list[Any]:
-        time.sleep(self.seconds_per_image * len(images))
+        self.seconds += self.seconds_per_image * len(images)
         return [
             UserFault("It is black.") if not image.any() else image.sum(keepdims=True)[0, 0]
             for image in images
@@ -59,6 +59,7 @@ def test_each_request_is_answered_from_common_batches() -> None:
 def test_a_slow_model_predicts_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_batch, "BATCH_SECONDS", 0.02)
     model = Model(seconds_per_image=0.005)
+    monkeypatch.setattr(time, "monotonic", lambda: model.seconds)
     _, sizes = answer(pixels(*range(1, 20)), model=model)
     assert sizes[0] == 8 and max(sizes[1:]) <= 4
     model.seconds_per_image = 0
