@@ -61,16 +61,18 @@ class NoProcesses:
     def ask(self, folder: Path, request: dict[str, Any]) -> dict[str, Any]:
         self.started += 1
         heat_map = {"method": "grad_cam", "layer": "conv", "label": "left", "max": 1.0, "url": "data:,"}
+        generated = {"grid": "data:,", "vectors": [], "width": 1, "height": 1, "classes": [], "images": []}
         return {
             "ok": True,
             "predictions": [["left", 100.0]],
-            "generated": {"grid": "data:,", "vectors": [], "width": 1, "height": 1},
+            "generated": generated,
             "heat_map": heat_map,
             "image": "",
             "layer": "conv",
+            "default": "conv",
             "shape": [3, 3, 1, 4],
             "milliseconds": 1,
-            **{name: [] for name in ("layers", "maps", "default", "outputs", "filters", "epochs")},
+            **{name: [] for name in ("layers", "maps", "outputs", "filters", "epochs")},
         }
 
     def exchange(

@@ -22,8 +22,6 @@ from random import Random
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from hypothesis import strategies as st
-
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 70_000_000
 GIVE_UP_SECONDS = 120.0
@@ -121,11 +119,6 @@ def large_server(folder: Path) -> Iterator[Server]:
             yield Server(process, **json.loads(line))
         finally:
             process.terminate()
-
-
-def requests(server: Server) -> st.SearchStrategy[Request]:
-    """Draw requests as `random_request` does."""
-    return st.builds(random_request, st.just(server), st.randoms(use_true_random=True))
 
 
 def random_request(server: Server, random: Random) -> Request:
