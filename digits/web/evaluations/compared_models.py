@@ -27,7 +27,7 @@ from digits.web.template_filters import duration
 # Settings that differ between any two jobs.
 OWN = {"dataset", "task", "schema", "resume", "devices", "seed", "weights_folder", "weights_sources"}
 MAX_METRICS = 16
-# Curves of more models could not be told apart.
+# The curves of more models would be hard to tell apart.
 MAX_MODELS = 10
 NONE = "–"
 _COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {

@@ -26,8 +26,8 @@ from digits.data.sources import count_of
 from digits.worker.gang import loopback
 
 SECONDS_FOR_WORKERS = 120.0
-# A step that takes longer than this and so many times as long as before does not end.
-LONGEST_STEP_SECONDS, LONGEST_STEP = 20.0, 10
+# A step counts as hung after these seconds plus this multiple of the time that it took before.
+HUNG_SECONDS, HUNG_FACTOR = 20.0, 10
 # Closer to the time of one worker than this is no gain.
 LEAST_GAIN = 1.05
 # Bounds that are further apart than this factor are shown in place of one number.
@@ -153,7 +153,7 @@ def of_this_machine(
     task.mkdir()
     msgspec.structs.replace(checked, workers=1).save(task)
     try:
-        longest_step = LONGEST_STEP_SECONDS + LONGEST_STEP * alone
+        longest_step = HUNG_SECONDS + HUNG_FACTOR * alone
         problem = loopback.run_workers(task, checked.workers, SECONDS_FOR_WORKERS, step_of_one, longest_step)
         for event in events.read(task / EVENTS_FILE)[0]:
             if isinstance(event, Failed):

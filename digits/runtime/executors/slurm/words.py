@@ -32,8 +32,9 @@ LIMIT = re.compile(
     re.IGNORECASE,
 )
 
+_HELD = "launch failed requeued held"
 # A node could not start a job, for example because it was lost, or the controller started it twice after a crash.
-LAUNCH_FAILURES = ("JobLaunchFailure", "launch failed requeued held")
+LAUNCH_FAILURES = ("JobLaunchFailure", _HELD)
 # By the names that `squeue` prints.
 _REASONS = {
     "None": "Slurm has not considered it yet",
@@ -45,7 +46,7 @@ _REASONS = {
     "JobArrayTaskLimit": "as many jobs of its array run as may run at the same time",
     "JobHeldUser": "it is held: release it with scontrol release {id}",
     "JobHeldAdmin": "an administrator holds it",
-    LAUNCH_FAILURES[1]: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",
+    _HELD: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",
     "Licenses": "all licenses are in use",
     "NodeDown": "a node that it needs is down",
     "PartitionDown": "its partition is down",
