@@ -78,7 +78,7 @@ class NoProcesses:
     def exchange(
         self, folder: Path, request: dict[str, Any], attached: Sequence[IO[bytes]] = ()
     ) -> tuple[dict[str, Any], list[bytearray]]:
-        if request["call"] == "predict":
+        if request["call"] != "serve":
             values = {"names": ["output"], "omitted": []} if request.get("values") else {}
             return self.ask(folder, request) | values, [bytearray(b"[1.0,0.0]")] if values else []
         self.started += 1

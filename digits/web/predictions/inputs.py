@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from io import SEEK_END
+from io import SEEK_END, BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from flask import Response, after_this_request, request
@@ -31,41 +28,50 @@ from digits.web.services import services
 
 @dataclass(frozen=True)
 class Input:
-    """What a model predicts from: an image file, or the file of an array with its ``pixels``."""
+    """What a model predicts from: an image file on the server, one in the request, or an array of ``pixels``."""
 
-    path: Path
-    pixels: NDArray[Any] | None = None
+    source: Path | FileStorage | NDArray[Any]
 
     @property
-    def type(self) -> str:
-        return "image" if self.pixels is None else "pixels"
+    def pixels(self) -> NDArray[Any] | None:
+        return self.source if isinstance(self.source, np.ndarray) else None
 
     @property
     def is_picture(self) -> bool:
         """Whether it can be shown as an image."""
         return self.pixels is None or (self.pixels.dtype == np.uint8 and self.pixels.shape[2] in (1, 3))
 
+    def exchange(self, job: ModelJob, message: dict[str, Any]) -> tuple[dict[str, Any], list[bytearray]]:
+        """Send a call about this input to the inference server; see `InferenceServers.exchange`.
 
-@contextmanager
-def input_of(job: ModelJob) -> Iterator[Input]:
-    """Yield what this request contains: an image, a record, or the input of the kind's own fields.
+        An image in the request is attached, so no file is written for it.
+        """
+        attached: list[IO[bytes]] = []
+        if isinstance(self.source, Path):
+            message = {**message, "image": str(self.source)}
+        elif isinstance(self.source, FileStorage):
+            attached = [self.source.stream]
+        else:
+            message = {**message, "is_array": True}
+            attached = [BytesIO()]
+            np.save(attached[0], self.source, allow_pickle=False)
+        return services().inference.exchange(job.folder, message, attached)
+
+
+def input_of(job: ModelJob) -> Input:
+    """Return what this request contains: an image, a record, or the input of the kind's own fields.
 
     A ``record`` of the model's dataset is named like ``val/12``.
     """
     dataset = services().store.find(job.dataset_id)
     record = request.values.get("record", "").strip()
     if record and not _has_image():
-        with _array_input(_record_pixels(job, record)) as item:
-            yield item
-        return
+        return Input(_record_pixels(job, record))
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         pixels = _read_input(dataset)
         if pixels is not None:
-            with _array_input(pixels) as item:
-                yield item
-            return
-    with _image() as path:
-        yield Input(path)
+            return Input(pixels)
+    return Input(_image())
 
 
 def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
@@ -104,12 +110,12 @@ def input_request() -> InputRequest:
     for field, upload in request.files.items():
         name = field.removesuffix("_file")
         if name not in (field, "image") and upload.filename:
-            files[name] = _saved(upload)
+            files[name] = saved(upload)
             uploads.append(name)
     return InputRequest(request.values.to_dict(), files, uploads)
 
 
-def _saved(upload: FileStorage) -> Path:
+def saved(upload: FileStorage) -> Path:
     """Save ``upload`` as a file of the uploads folder that is discarded at the end of this request."""
     path = services().new_upload()
     discard = services().store.discard
@@ -134,33 +140,14 @@ def _has_image() -> bool:
     return bool(upload and upload.filename) or bool(request.values.get("image_path", "").strip())
 
 
-@contextmanager
-def _image() -> Iterator[Path]:
-    """Yield the image of this request as a file: the upload, while it is needed, or a file below a root."""
+def _image() -> Path | FileStorage:
+    """Return the image of this request: the upload, or a file below a root."""
     upload = request.files.get("image_file")
     if upload is not None and upload.filename:
-        yield _saved(upload)
-        return
+        return upload
     text = request.values.get("image_path", "").strip()
     if not text:
         raise BadRequest("Upload an image, or specify its path.")
     if "://" in text:
         raise BadRequest("Images are not fetched from other servers.", "Download it and upload it here.")
-    yield services().roots.resolve(text, file_type="file")
-
-
-@contextmanager
-def _array_input(pixels: NDArray[Any]) -> Iterator[Input]:
-    with _kept(partial(np.save, arr=pixels, allow_pickle=False), ".npy") as path:
-        yield Input(path, pixels)
-
-
-@contextmanager
-def _kept(save: Callable[[Path], Any], ending: str = "") -> Iterator[Path]:
-    """Yield a file of the uploads folder that ``save`` writes, and discard it at the end of the block."""
-    path = services().new_upload(ending)
-    try:
-        save(path)
-        yield path
-    finally:
-        services().store.discard(path)
+    return services().roots.resolve(text, file_type="file")

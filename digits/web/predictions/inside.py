@@ -117,9 +117,8 @@ def _inspect(job: ModelJob) -> InspectedLayers:
 def _ask(job: ModelJob, form: type[AnyAnswer], call: str, **options: Any) -> AnyAnswer:
     """Ask the inference server of ``job`` about the image of this request."""
     snapshot = requested_snapshot(job)
-    with input_of(job) as item:
-        message = {"call": call, item.type: str(item.path), "snapshot": snapshot.name}
-        answer = services().inference.ask(job.folder, message | options)
+    message = {"call": call, "snapshot": snapshot.name, **options}
+    answer, _ = input_of(job).exchange(job, message)
     return convert({**answer, "snapshot": f"Epoch {epoch_label(snapshot.epoch)}"}, form)
 
 

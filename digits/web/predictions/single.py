@@ -12,6 +12,7 @@ import numpy as np
 from flask import Blueprint, Response, jsonify, render_template, request, url_for
 from msgspec import UNSET
 from numpy.typing import NDArray
+from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, NotFound
@@ -29,7 +30,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.models.snapshots import requested_snapshot
 from digits.web.offload import each_in_thread, in_thread
-from digits.web.predictions.inputs import Input, input_of
+from digits.web.predictions.inputs import Input, input_of, saved
 from digits.web.predictions.runs import may_resize
 from digits.web.predictions.view_choice import (
     ViewChoice,
@@ -213,12 +214,13 @@ def image() -> Response:
 
 def _as_picture(item: Input) -> dict[str, Any]:
     """Return the URL, the width and the height of an image on which predictions are drawn."""
-    if item.pixels is None:
-        picture = services().decoder.run(SmallImage(str(item.path)))
-        data, width, height = picture.data, picture.width, picture.height
-    else:
+    if item.pixels is not None:
         height, width, _ = item.pixels.shape
         data = in_thread(images.encode, item.pixels, "png")
+    else:
+        path = saved(item.source) if isinstance(item.source, FileStorage) else item.source
+        picture = services().decoder.run(SmallImage(str(path)))
+        data, width, height = picture.data, picture.width, picture.height
     return {"url": images.data_uri(data), "width": width, "height": height}
 
 
@@ -233,9 +235,9 @@ def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
     and the names of outputs that are ``omitted`` because they are too large, if any.
     """
     snapshot = requested_snapshot(job)
-    with input_of(job) as item:
-        answer, texts = _exchange(job, item, snapshot, values=True)
-        layers = _visualizations(job, item, snapshot)
+    item = input_of(job)
+    answer, texts = _exchange(job, item, snapshot, values=True)
+    layers = _visualizations(job, item, snapshot)
     omitted = {"omitted": answer["omitted"]} if answer["omitted"] else {}
     return dict(zip(answer["names"], texts, strict=True)), {**omitted, **layers}
 
@@ -243,9 +245,9 @@ def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
 def _predict(job: ModelJob) -> resources.Prediction:
     """Return the prediction for the image of this request."""
     snapshot = requested_snapshot(job)
-    with input_of(job) as item:
-        answer = _ask(job, item, snapshot)
-        layers = _visualizations(job, item, snapshot)
+    item = input_of(job)
+    answer = _ask(job, item, snapshot)
+    layers = _visualizations(job, item, snapshot)
     predictions = serializers.job_views(job).conclude(answer["predictions"], snapshot.metrics)
     title = f"Epoch {epoch_label(snapshot.epoch)}"
     return resources.Prediction(predictions, title, answer["milliseconds"], **layers)
@@ -259,10 +261,10 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
     snapshot = requested_snapshot(job)
     views = views_of(kind)
     draws = views.draws_on_image or any(rendering(view).uses_picture for view in views_for(kind))
-    with input_of(job) as item:
-        answer, bodies = _exchange(job, item, snapshot, outputs=True)
-        picture = _as_picture(item) if draws and item.is_picture else None
-        layers = _visualizations(job, item, snapshot)
+    item = input_of(job)
+    answer, bodies = _exchange(job, item, snapshot, outputs=True)
+    picture = _as_picture(item) if draws and item.is_picture else None
+    layers = _visualizations(job, item, snapshot)
     dataset = services().store.find(job.dataset_id)
     manifest = dataset.manifest() if isinstance(dataset, DatasetJob) else None
     predictions = views.conclude(answer["predictions"], snapshot.metrics)
@@ -393,9 +395,8 @@ def _exchange(
     """Return the response of the inference server, and its attachments."""
     message = {
         "call": "predict",
-        item.type: str(item.path),
         "snapshot": snapshot.name,
         "top": TOP,
         "resize": may_resize(),
     }
-    return services().inference.exchange(job.folder, message | options)
+    return item.exchange(job, message | options)

@@ -180,7 +180,7 @@ class Services:
         if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
             self._evaluate(change.job)
 
-    def new_upload(self, ending: str = "") -> Path:
+    def new_upload(self) -> Path:
         """Return a new path for a file or folder that a request needs temporarily; the request discards it.
 
         It is on the same file system as the jobs. Raises StoreLost or OSError.
@@ -188,7 +188,7 @@ class Services:
         self.store.check()
         folder = self.folder / UPLOADS_FOLDER
         make_folder(folder)
-        return folder / f"{secrets.token_hex(8)}{ending}"
+        return folder / secrets.token_hex(8)
 
     def snapshots_of(self, job: ModelJob) -> SnapshotList:
         """Return the snapshots of ``job``.

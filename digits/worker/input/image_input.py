@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,13 +60,13 @@ def _read(
         raise UserFault(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
 
 
-def read_array(path: str | Path, manifest: Manifest) -> tuple[NDArray[Any], images.Geometry]:
+def read_array(file: str | BinaryIO, manifest: Manifest) -> tuple[NDArray[Any], images.Geometry]:
     """Read a ``.npy`` file; return the array, [H, W, C], and the geometry of an unchanged image.
 
     ``manifest`` describes the model's dataset. Raises UserFault unless the array has its dtype and shape.
     """
     try:
-        pixels: NDArray[Any] = np.load(path, allow_pickle=False)
+        pixels: NDArray[Any] = np.load(file, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         raise UserFault(f"The pixels cannot be read: {error}") from error
     if pixels.dtype != manifest.dtype or pixels.shape != manifest.shape:

@@ -1,7 +1,8 @@
 """The calls of an inference server, which `digits.core.messages` carry, and their answers.
 
     {"call": "predict", "image": path, "snapshot": "snapshot_1.ckpt", "top": 5}
-    {"call": "predict", "pixels": path of a .npy file, uint8 or float32 [height, width, channels], "snapshot": …}
+    {"call": "predict", "snapshot": …, "attached": [size of an image file]}
+    {"call": "predict", "is_array": true, "snapshot": …, "attached": [size of a .npy file]}
     {"call": "generate", "snapshot": …, "grid": {"rows": 5, "columns": 10, "seed": 1, …}}
     {"ok": true, "predictions": …, "milliseconds": 3.2}
     {"ok": false, "message": …, "hint": …, "status": 400, "trace": [frame, …]}
@@ -12,6 +13,7 @@ that answers it, and the attachments. It raises Refused, UserFault or errors of 
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,7 +29,7 @@ from digits.core.splits import Split
 from digits.data import images
 from digits.data.predictions import PREDICTION, with_outputs
 from digits.worker.failure import UserFault
-from digits.worker.input import feeds
+from digits.worker.input import feeds, image_input
 from digits.worker.serving import client_batch
 from digits.worker.serving.predictor import TOP, Predictor, Prepared
 from digits.worker.serving.protocols import ClientRequest
@@ -54,17 +56,23 @@ class Call(msgspec.Struct, tag_field="call"):
 
 
 class OnImage(Call):
-    """A call about the file of an ``image``, or the .npy file of the network's input, ``pixels``."""
+    """A call about an image: the file at the path ``image``, or the attached one.
+
+    If the attachment ``is_array``, it is a ``.npy`` file of the network's input, uint8 or float32 [H, W, C].
+    """
 
     image: str | None = None
-    pixels: str | None = None
+    is_array: bool = False
 
-    def read(self, predictor: Predictor, *, resize: bool = True) -> Prepared:
+    def read(self, predictor: Predictor, attached: Sequence[bytearray], *, resize: bool = True) -> Prepared:
         """Return the input of the network, [H, W, C], and its geometry; raises UserFault."""
-        path = self.image or self.pixels
-        if not path:
+        if self.image:
+            return predictor.read(self.image, resize=resize)
+        if not attached:
             raise Refused("The request lacks an image.")
-        return predictor.read(path, is_image=bool(self.image), resize=resize)
+        if self.is_array:
+            return image_input.read_array(io.BytesIO(attached[0]), predictor.manifest)
+        return predictor.read(bytes(attached[0]), resize=resize)
 
 
 class Predict(OnImage, tag="predict"):
@@ -80,7 +88,7 @@ class Predict(OnImage, tag="predict"):
     outputs: bool = False
 
     def answer(self, predictor: Predictor, folder: Path, attached: Sequence[bytearray]) -> Answer:
-        pixels, geometry = self.read(predictor, resize=self.resize)
+        pixels, geometry = self.read(predictor, attached, resize=self.resize)
         predicted = predictor.run(pixels[None])
         if self.values:
             return _values(predictor, predicted, pixels)
@@ -180,7 +188,7 @@ class Inspect(OnImage, tag="inspect"):
     layers: list[str] | None = None
 
     def answer(self, predictor: Predictor, folder: Path, attached: Sequence[bytearray]) -> Answer:
-        pixels, _ = self.read(predictor)
+        pixels, _ = self.read(predictor, attached)
         described = predictor.inspector.describe(pixels, self.layers)
         return {"layers": described, "image": _as_picture(pixels)}, []
 
@@ -196,7 +204,7 @@ class Explain(OnImage, tag="explain"):
     layer: str = ""
 
     def answer(self, predictor: Predictor, folder: Path, attached: Sequence[bytearray]) -> Answer:
-        pixels, _ = self.read(predictor)
+        pixels, _ = self.read(predictor, attached)
         if self.method == "grad_cam":
             heat_map = predictor.attribution.grad_cam(pixels, self.output, self.layer)
         else:

@@ -79,15 +79,12 @@ class Predictor:
 
     # Inputs
 
-    def read(self, path: str | Path, *, is_image: bool = True, resize: bool = True) -> Prepared:
-        """Return the input for an image file or a ``.npy`` file, [H, W, C], and its geometry; raises UserFault.
+    def read(self, image: images.Source, *, resize: bool = True) -> Prepared:
+        """Return the input for an image file, [H, W, C], and its geometry; raises UserFault.
 
-        Without ``resize``, an image keeps its size.
+        Without ``resize``, it keeps its size.
         """
-        if not is_image:
-            return image_input.read_array(path, self.manifest)
-        read = image_input.read if resize else image_input.read_unresized
-        return read(Path(path), self.manifest)
+        return (image_input.read if resize else image_input.read_unresized)(image, self.manifest)
 
     def _input_of(self, source: protocols.Source) -> Prepared | UserFault:
         """The input for a client's file or pixels and its geometry, or the reason why it cannot be used."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def asked(site: Site, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     requests = []
 
     def exchange(
-        self: object, folder: Path, request: dict[str, Any]
+        self: object, folder: Path, request: dict[str, Any], attached: Sequence[IO[bytes]] = ()
     ) -> tuple[dict[str, Any], list[bytearray]]:
         requests.append(request)
         predictions = [["a", 70.0], ["b", 20.0]]

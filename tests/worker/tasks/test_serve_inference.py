@@ -49,8 +49,11 @@ class Client:
                 time.sleep(0.02)
         self.lines = self.socket.makefile("rwb")
 
-    def ask(self, request: Any) -> Any:
-        self.lines.write(json.dumps(request).encode() + b"\n")
+    def ask(self, request: Any, attached: Path | None = None) -> Any:
+        body = attached.read_bytes() if attached else b""
+        if attached:
+            request = {**request, "attached": [len(body)]}
+        self.lines.write(json.dumps(request).encode() + b"\n" + body)
         self.lines.flush()
         return json.loads(self.lines.readline())
 
@@ -95,18 +98,26 @@ def test_predictions_are_correct_and_bad_requests_do_not_end_the_server(
     small, pickled = tmp_path / "small.npy", tmp_path / "pickled.npy"
     np.save(small, np.zeros((3, 3, 3), np.uint8))
     np.save(pickled, np.array([{}]), allow_pickle=True)
-    for wrong, status, words in [
-        (request(text), 400, "image cannot be read"),
-        (request(tmp_path / "nothing.png"), 400, "No such file"),
-        (request(gradient_image, "snapshot_9.ckpt"), 404, "no snapshot 'snapshot_9.ckpt'"),
-        (request(gradient_image, "../model/snapshot_4.ckpt"), 404, "no snapshot"),
-        (request(gradient_image, top="many"), 400, "is invalid"),
-        ({"call": "predict", "pixels": str(small), "snapshot": SNAPSHOT}, 400, "got uint8 [3, 3, 3]"),
-        ({"call": "predict", "pixels": str(pickled), "snapshot": SNAPSHOT}, 400, "pixels cannot be read"),
-        ({"call": "sing"}, 400, "is invalid"),
-        ([1, 2], 400, "is invalid"),
+    upload = {"call": "predict", "snapshot": SNAPSHOT}
+    assert client.ask(upload | {"top": 2}, gradient_image)["predictions"] == answer["predictions"]
+    array = upload | {"is_array": True}
+    for wrong, attached, status, words in [
+        (request(text), None, 400, "image cannot be read"),
+        (upload, text, 400, "image cannot be read"),
+        (upload, small, 400, "image cannot be read"),
+        (upload, None, 400, "lacks an image"),
+        (request(tmp_path / "nothing.png"), None, 400, "No such file"),
+        (request(gradient_image, "snapshot_9.ckpt"), None, 404, "no snapshot 'snapshot_9.ckpt'"),
+        (request(gradient_image, "../model/snapshot_4.ckpt"), None, 404, "no snapshot"),
+        (request(gradient_image, top="many"), None, 400, "is invalid"),
+        (array, small, 400, "got uint8 [3, 3, 3]"),
+        (array, pickled, 400, "pixels cannot be read"),
+        (array, text, 400, "pixels cannot be read"),
+        (array, None, 400, "lacks an image"),
+        ({"call": "sing"}, None, 400, "is invalid"),
+        ([1, 2], None, 400, "is invalid"),
     ]:
-        answer = client.ask(wrong)
+        answer = client.ask(wrong, attached)
         assert (answer["ok"], answer["status"]) == (False, status), answer
         assert words in answer["message"]
     client.lines.write(b"{not json\n")
