@@ -134,12 +134,12 @@ class SlurmCluster:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     process.terminate()
             psutil.wait_procs(daemons, timeout=PATIENCE_SECONDS)
-            self._end_reports()
+            self.end_reports()
         left = [process for process in self.all_processes() if process.is_running()]
         assert not left, f"the cluster left processes behind: {left}"
 
-    def _end_reports(self) -> None:
-        """End the monitors of steps that would report an end, every 19 seconds, to a controller that is gone."""
+    def end_reports(self) -> None:
+        """End the monitors of steps, which report an end every 19 seconds to a controller that is gone."""
         monitors = [process for process in self.all_processes() if process.name() == "slurmstepd"]
         for process in monitors:
             with contextlib.suppress(psutil.NoSuchProcess):

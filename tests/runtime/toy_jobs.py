@@ -112,6 +112,8 @@ class Server:
         )
         self.scheduler.start()
         self.runner.serve()
+        for other in (others or {}).values():
+            other.warm_up()
 
     def __enter__(self) -> Self:
         return self

@@ -236,7 +236,7 @@ class Executor(Protocol):
         """
 
     def warm_up(self) -> None:
-        """Prepare for starting tasks quickly, in the background."""
+        """Prepare for starting tasks quickly, and clear away what an earlier server left, in the background."""
         return
 
     def close(self) -> None:

@@ -13,8 +13,9 @@ import logging
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
@@ -36,17 +37,21 @@ from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
 
-# A file of a run that the scheduler reports as ended may not be visible here yet.
+# A file of a run that the scheduler reports as ended may not be visible here yet, nor its end to the scheduler.
 FILE_SECONDS = 10.0
 # A job that has not begun is submitted again, once, if this many listings in a row do not contain it: a scheduler that
 # crashes forgets its latest submissions.
 FORGOTTEN_LISTINGS = 3
 # Runs that start within this time of each other are submitted together, if they can be.
 GATHER_SECONDS = 0.25
+# Without runs, the queue is listed this many times less often, until the jobs of ended runs are gone from it.
+IDLE_FACTOR = 6
 # With many runs, each is polled less often, as thousands may wait.
 POLLS_PER_SECOND = 300
 # For canceling jobs at the end of the server.
 CLOSE_SECONDS = 10.0
+# The names of arrays, whose elements are numbered, begin with this.
+ARRAYS = "array/"
 # Time that a task gets to stop by itself, in addition to its grace period, before the scheduler kills it.
 INSIST_SECONDS = 30.0
 
@@ -172,6 +177,7 @@ class Run(Generic[J]):
     attempt_key: tuple[int, int] | None = None
     attempt_seen_at: float = 0.0
     accepted_at: float = 0.0
+    ended_at: float = 0.0
     stop_since: float | None = None
     is_killed: bool = False
     is_resubmitted: bool = False
@@ -189,6 +195,11 @@ class Run(Generic[J]):
     def has_begun(self) -> bool:
         """Whether the job that the scheduler accepted last has begun an attempt."""
         return self.attempt_seen_at > self.accepted_at
+
+    def is_repeated(self) -> bool:
+        """Whether another program has submitted a run with the same number for this task, such as `digits train`."""
+        saved = type(self.submission).load(self.folder, self.number)
+        return saved is not None and saved.token != self.submission.token and not self.submission.element
 
     @property
     def is_to_stop(self) -> bool:
@@ -254,7 +265,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         self._environment = _node_environment(child_environment(self._variables, pass_env))
         self._list_seconds, self._lost_seconds = list_seconds, lost_seconds
         self._runs: dict[Path, Run[J]] = {}
-        self._ended: set[str] = set()  # comments of runs whose job may still be active
+        self._ended: dict[str, Run[J]] = {}  # whose jobs are still listed, by their comments
+        self._problem = f"{self.title} has not been asked yet"
         self._listed_at = float("-inf")
         self._submit_at = 0.0
         self._starting = 0  # calls of `start` that have not returned
@@ -348,7 +360,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
             self._notice_attempt(run)
         if isinstance(run.state, Exit):
             del self._runs[folder]
-            self._ended.add(run.comment)
+            run.ended_at = time.monotonic()
+            self._ended[run.comment] = run
         return run.state
 
     def stop(self, handle: Handle) -> None:
@@ -383,6 +396,10 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         except files.UnreadableFile:
             return "", 0
         return task_output.clean(data[-limit:].decode(errors="replace")), 0
+
+    def warm_up(self) -> None:
+        """Cancel the jobs of runs that have ended, in the background."""
+        self._begin_work()
 
     def nodes(self, folder: Path) -> str:
         try:
@@ -424,7 +441,10 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     def _follow(self, run: Run[J]) -> None:
         self._runs[run.folder] = run
-        self._ended.discard(run.comment)
+        self._ended.pop(run.comment, None)
+        self._begin_work()
+
+    def _begin_work(self) -> None:
         self._bell.set()
         if not self._is_closed and (self._worker is None or self._worker.ready()):
             self._worker = gevent.spawn(self._work)
@@ -457,22 +477,23 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
     # The worker: one greenlet, which asks the scheduler in threads
 
     def _work(self) -> None:
-        while self._runs and not self._is_closed:
+        while (self._runs or self._ended or self._problem) and not self._is_closed:
             try:
                 self._stop_runs()
                 self._submit_new()
-                if time.monotonic() >= self._listed_at + self._list_seconds and self._runs:
+                if time.monotonic() >= self._list_at:
                     self._list()
             except Exception:
                 log.exception("unexpected error while following jobs of %s; continuing", self.title)
                 gevent.sleep(1)
             now = time.monotonic()
-            due = [
-                self._listed_at + self._list_seconds,
-                self._submit_at if self._submit_at > now else now + 1,
-            ]
-            self._bell.wait(max(0.0, min(due) - now))
+            due = min(self._list_at, self._submit_at if self._submit_at > now else now + 1)
+            self._bell.wait(max(0.0, due - now))
             self._bell.clear()
+
+    @property
+    def _list_at(self) -> float:
+        return self._listed_at + self._list_seconds * (1 if self._runs else IDLE_FACTOR)
 
     def _submit_new(self) -> None:
         """Submit the runs that the scheduler does not have, in the order of their start."""
@@ -536,7 +557,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         except Unreachable as error:
             self._unreachable(str(error))
             return
-        self._others = listing.others
+        self._problem, self._others = "", listing.others
         if found := [run for run in self._unsubmitted() if run.is_unsure and run.comment in listing.jobs]:
             self._accept(found)
         for run in list(self._runs.values()):
@@ -544,23 +565,50 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
                 self._apply(run, listing)
         if strays := [*listing.replaced, *self._strays(listing)]:
             self._discard(strays)
-        self._ended &= listing.jobs.keys()
 
     def _strays(self, listing: Listing[J]) -> Iterator[J]:
         """Yield the jobs of runs that have ended, such as one that starts again after a crash of the scheduler."""
-        running = {run.comment for run in self._runs.values()}
-        for comment, job in listing.jobs.items():
-            if comment in running:
-                continue
-            place, _, number = comment.removeprefix(self._mark).rpartition(":")
-            folder = self._jobs_folder / place
-            # Not if the folder is missing: its file system may be.
-            if comment in self._ended or (job.is_active and read_exit(folder, int(number))):
+        others = listing.jobs.keys() - {run.comment for run in self._runs.values()}
+        for run in in_thread(self._find_ended, others - self._ended.keys()):
+            run.ended_at = listing.began_at
+            self._ended[run.comment] = run
+        for comment, run in list(self._ended.items()):
+            job = listing.jobs.get(comment)
+            if job is None:
+                if run.ended_at < listing.began_at:
+                    del self._ended[comment]
+            elif not job.is_active or (
+                listing.began_at - run.ended_at >= FILE_SECONDS and not in_thread(run.is_repeated)
+            ):
                 yield job
+
+    def _find_ended(self, comments: Iterable[str]) -> list[Run[J]]:
+        """Return the runs with these ``comments`` whose folders say that they have ended. Called in a thread."""
+        ended = []
+        for comment in comments:
+            place, _, number = comment.removeprefix(self._mark).rpartition(":")
+            is_element = place.startswith(ARRAYS)
+            folder = self._elements.get(comment) if is_element else self._jobs_folder / place
+            # Not if the folder is missing: its file system may be.
+            saved = folder and self.submissions.load(folder, None if is_element else int(number))
+            if folder and saved and (state := read_exit(folder, saved.run)):
+                ended.append(Run[J](folder, comment, saved, state))
+        return ended
+
+    @cached_property
+    def _elements(self) -> dict[str, Path]:
+        """The folders of the tasks that earlier servers submitted as elements of arrays, by their comments."""
+        found = (
+            (file.parent, self.submissions.load(file.parent))
+            for file in self._jobs_folder.glob(f"*/*/{self.submissions.FILE}")
+        )
+        return {self._mark + saved.element: folder for folder, saved in found if saved and saved.element}
 
     def _unreachable(self, problem: str) -> None:
         """Keep what is known: a job that nobody can see may be running."""
-        log.warning("%s does not answer: %s", self.title, problem)
+        if problem != self._problem:
+            log.warning("%s does not answer: %s", self.title, problem)
+        self._problem = problem
         for run in self._runs.values():
             run.gone_since = run.job = None
             if isinstance(run.state, Waiting):

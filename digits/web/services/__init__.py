@@ -132,8 +132,8 @@ class Services:
         self.uploads.start()
         self.scheduler.start()
         self.runner.serve()
-        if self.tensorflow.available:
-            self.executor.warm_up()
+        for executor in self.runner.executors:
+            executor.warm_up()
 
     def stop(self) -> None:
         """Stop everything that must not outlive the server. Tasks of jobs keep running."""

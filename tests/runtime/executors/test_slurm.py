@@ -267,6 +267,25 @@ def test_a_job_ends_once_although_the_controller_forgets_it(
 
 @pytest.mark.nightly
 @pytest.mark.slow
+def test_a_new_server_cancels_elements_whose_end_slurm_has_missed(
+    tmp_path: Path, healthy: SlurmCluster
+) -> None:
+    with SlurmServer(tmp_path / "jobs", healthy) as server:
+        jobs = server.sweep(2, "counts slowly")
+        server.wait(lambda: all(len(server.steps(job)) > 0 for job in jobs))
+        healthy.kill("controller")
+        for job in jobs:
+            (job.folder / "toy" / "hurry").touch()
+            assert server.wait_for_end(job) is Status.DONE
+        healthy.end_reports()
+    healthy.start_controller()
+    assert healthy.jobs("--array") == ["RUNNING", "RUNNING"]
+    with SlurmServer(tmp_path / "jobs", healthy) as server:
+        server.wait(lambda: not healthy.jobs())
+
+
+@pytest.mark.nightly
+@pytest.mark.slow
 def test_a_job_resumes_although_the_controller_loses_its_state(tmp_path: Path, healthy: SlurmCluster) -> None:
     with SlurmServer(tmp_path / "jobs", healthy, lost_seconds=5.0) as server:
         job = server.run("counts slowly")

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
+from digits.runtime.executors.node_job import EXIT_FILE
 from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm.executor import MAX_FAILED_STARTS, SlurmExecutor
 from digits.runtime.executors.slurm.queue import SlurmJob, array_limit, parse
@@ -73,12 +74,23 @@ class FakeSlurm:
 
 class FakeServer(ClusterServer):
     def __init__(self, folder: Path, slurm: FakeSlurm) -> None:
-        executor = SlurmExecutor(folder, list_seconds=0.05)
-        executor._commands = executor._queue._commands = slurm  # type: ignore[assignment]
-        super().__init__(folder, "slurm", executor)
+        self.slurm = SlurmExecutor(folder, list_seconds=0.05)
+        self.slurm._commands = self.slurm._queue._commands = slurm  # type: ignore[assignment]
+        super().__init__(folder, "slurm", self.slurm)
 
     def are_in_queue(self, jobs: list[ToyJob]) -> bool:
         return all("Slurm job" in job.waiting_for for job in jobs)
+
+
+def end(*jobs: ToyJob) -> None:
+    """Record that the programs of these jobs have ended."""
+    for job in jobs:
+        (job.folder / "toy" / EXIT_FILE).write_text('{"run": 1, "code": 1, "signal": null}')
+
+
+def wait_for_listings(server: FakeServer, count: int) -> None:
+    until = server.slurm.queries + count
+    server.wait(lambda: server.slurm.queries > until)
 
 
 def slurm_name(job: ToyJob) -> str:
@@ -199,6 +211,47 @@ def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm)
         again.wait(lambda: again.are_in_queue(found))
         assert [job.waiting_for for job in found] == [job.waiting_for for job in jobs]
         assert slurm.sizes == [5]
+
+
+@pytest.mark.integration
+def test_elements_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a crash of its controller. They get some time to end, also if the server starts again."""
+    slurm.state = "RUNNING|None"
+    with FakeServer(tmp_path / "jobs", slurm) as server:
+        jobs = server.sweep(3, "hangs")
+        server.wait(lambda: all(job.status is Status.RUN for job in jobs))
+        end(*jobs)
+        server.wait(lambda: not any(job.status.is_running for job in jobs))
+        others = {
+            "8_0": f"8_0|9|RUNNING|None|N/A|{server.slurm._mark}array/another",
+            "9_1": "9_1|10|RUNNING|None|N/A|digits:another:array/1",
+            "11": "11|11|RUNNING|None|N/A|(null)",
+        }
+        slurm.lines |= others
+        wait_for_listings(server, 3)
+        assert len(slurm.lines) == 6
+
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.1)
+    with FakeServer(tmp_path / "jobs", slurm) as server:
+        server.wait(lambda: slurm.lines == others)
+
+
+@pytest.mark.integration
+def test_a_server_without_runs_looks_at_the_queue_until_ended_jobs_are_gone(
+    server: FakeServer, slurm: FakeSlurm
+) -> None:
+    slurm.state = "RUNNING|None"
+    job = server.run("hangs")
+    server.wait(lambda: job.status is Status.RUN)
+    end(job)
+    assert server.wait_for_end(job)
+    wait_for_listings(server, 2)
+    slurm.lines.clear()
+    worker = server.slurm._worker
+    assert worker
+    server.wait(worker.ready)
 
 
 def test_a_form_is_accepted_while_the_limit_is_reached(server: FakeServer, slurm: FakeSlurm) -> None:

@@ -264,8 +264,8 @@ def _disturb(victims: Victims, kills: int) -> tuple[int, int]:
             done += 1
         for id in ids:
             jobs.remove(id)
-        victims.cluster.wait(lambda: not list(processes_in(jobs.folder)))
-        victims.cluster.wait(lambda: not unfinished(victims.cluster))
+        wait_until(lambda: not list(processes_in(jobs.folder)))
+        wait_until(lambda: not unfinished(victims.cluster))
     return done, resumed
 
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from digits.core import files
 from digits.core.job import DeviceRequest
-from digits.runtime.executors.queue_executor import Submission, gpus_per_node
+from digits.runtime.executors.queue_executor import ARRAYS, Submission, gpus_per_node
 from digits.runtime.executors.slurm import batch
 
 # Time between the warning before the time limit and the limit, in seconds. Slurm checks every 30 s.
@@ -68,7 +68,7 @@ def number(submissions: Sequence[SlurmSubmission]) -> None:
     """Make ``submissions`` the elements of a new array."""
     token = secrets.token_hex(8)
     for index, submission in enumerate(submissions):
-        submission.element = f"array/{token}:{index}"
+        submission.element = f"{ARRAYS}{token}:{index}"
 
 
 def own_arguments(folder: Path, comment: str) -> list[str]:
