@@ -20,6 +20,7 @@ from typing import Any
 import psutil
 
 from tests.leftovers import check_folders_of_server
+from tests.waiting import has_ended, wait_until
 
 PATIENCE_SECONDS = 90
 SLOW_LINEAR = """import time
@@ -174,5 +175,4 @@ def processes_of(folder: Path) -> set[psutil.Process]:
 
 
 def assert_all_end(processes: set[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=15)
-    assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    wait_until(lambda: all(map(has_ended, processes)))

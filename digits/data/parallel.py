@@ -179,10 +179,11 @@ class _Pool:
             if self._finish is not None:
                 self._finish(theirs.send)
             theirs.send(_Finished())
-        except (EOFError, BrokenPipeError):
-            os._exit(1)  # the parent is gone
         except BaseException as error:
-            theirs.send(_portable(error))
+            try:
+                theirs.send(_portable(error))
+            except OSError:
+                os._exit(1)  # the parent is gone
             sys.exit(1)
 
 

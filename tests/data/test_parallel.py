@@ -16,6 +16,7 @@ import pytest
 
 from digits.data import parallel
 from digits.data.parallel import ProcessDied, Send
+from tests.waiting import has_ended, wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -68,6 +69,10 @@ def fail_oddly(piece: int, send: Send) -> None:
     raise Unpicklable(1, 2)
 
 
+def lose_a_pipe(piece: int, send: Send) -> None:
+    raise BrokenPipeError("of another program")
+
+
 def die(piece: int, send: Send) -> None:
     if piece == 3:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -82,6 +87,7 @@ def leave(piece: int, send: Send) -> None:
     [
         (fail, ValueError, "piece 0"),
         (fail_oddly, RuntimeError, "Unpicklable: 1 and 2"),
+        (lose_a_pipe, BrokenPipeError, "of another program"),
         (die, ProcessDied, "signal 9, SIGKILL"),
         (leave, ProcessDied, "exit code 3"),
     ],
@@ -148,5 +154,4 @@ def test_processes_end_when_their_parent_is_killed(root: Path) -> None:
         assert parent.stdout is not None
         children = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
         parent.kill()
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert alive == []
+    wait_until(lambda: all(map(has_ended, children)))

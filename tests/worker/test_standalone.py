@@ -22,6 +22,7 @@ from digits.core.errors import BadRequest
 from digits.core.resume_point import resume_point
 from digits.runtime import standalone
 from tests.shared_executor import SharedExecutor
+from tests.waiting import has_ended, wait_until
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 
@@ -158,8 +159,7 @@ def test_a_stopped_training_resumes_and_does_not_outlive_its_command(
         process.kill()
         output, _ = process.communicate(timeout=60)
     assert f"from step {point.step}\n" in output
-    psutil.wait_procs([worker], timeout=10)
-    assert not worker.is_running()
+    wait_until(lambda: has_ended(worker))
     # It saved its state when the command ended, and resumes in the same folder.
     again = standalone.prepare(task_folder.parent)
     assert again.job_folder == task_folder.parent and again.recipe.resume

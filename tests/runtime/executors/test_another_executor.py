@@ -113,7 +113,9 @@ def test_a_job_waits_at_the_executor_and_then_runs(server: Server, executor: Thr
 
 @CLUSTER
 def test_a_job_that_waits_at_the_executor_is_aborted_and_deleted(server: Server) -> None:
-    first, second, third = (server.submit("waits", request=UNLIMITED) for _ in range(3))
+    first = server.submit("waits", request=UNLIMITED)
+    server.wait(lambda: first.status is Status.RUN)  # jobs start at the same time, in any order
+    second, third = (server.submit("waits", request=UNLIMITED) for _ in range(2))
     server.wait(lambda: second.waiting_for and third.waiting_for)
     server.scheduler.abort(second)
     assert server.wait_for_end(second) is Status.ABORT
@@ -127,7 +129,9 @@ def test_a_restarted_server_follows_a_job_that_waits_at_the_executor(
     tmp_path: Path, executor: ThreadExecutor
 ) -> None:
     server = Server(tmp_path, executor)
-    first, second = (server.submit("waits", request=UNLIMITED) for _ in range(2))
+    first = server.submit("waits", request=UNLIMITED)
+    server.wait(lambda: first.status is Status.RUN)
+    second = server.submit("waits", request=UNLIMITED)
     server.wait(lambda: second.waiting_for)
     server.stop()
     with Server(tmp_path, executor) as server:

@@ -25,7 +25,7 @@ from digits.runtime.executors.local import LocalExecutor, child_environment
 from digits.web.services import Services
 from tests.failing_disk import small_disk
 from tests.shared_executor import ON_CPU
-from tests.waiting import wait_until
+from tests.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -372,8 +372,7 @@ def test_children_of_a_task_are_killed_even_without_its_supervisor(tmp_path: Pat
     child = psutil.Process(int(task_output.read(tmp_path)[0]))
     psutil.Process(handle["pid"]).kill()
     assert wait_for_end(run, tmp_path, handle) == Exit(lost=True)
-    psutil.wait_procs([child], timeout=10)
-    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+    wait_until(lambda: has_ended(child))
 
 
 def test_a_task_is_not_lost_when_file_descriptors_run_out(tmp_path: Path) -> None:
