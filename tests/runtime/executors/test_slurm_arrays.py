@@ -238,6 +238,21 @@ def test_elements_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
         server.wait(lambda: slurm.lines == others)
 
 
+def test_a_job_that_another_program_has_submitted_again_is_not_canceled(
+    server: FakeServer, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    slurm.state = "RUNNING|None"
+    job = server.run("hangs")
+    server.wait(lambda: job.status is Status.RUN)
+    submission = job.folder / "toy" / "slurm.json"
+    submission.write_text(submission.read_text().replace('"token": "', '"token": "another '))
+    end(job)
+    assert server.wait_for_end(job)
+    wait_for_listings(server, 3)
+    assert len(slurm.lines) == 1
+
+
 @pytest.mark.integration
 def test_a_server_without_runs_looks_at_the_queue_until_ended_jobs_are_gone(
     server: FakeServer, slurm: FakeSlurm
