@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -273,7 +274,7 @@ def test_a_new_server_cancels_elements_whose_end_slurm_has_missed(
     with SlurmServer(tmp_path / "jobs", healthy) as server:
         jobs = server.sweep(2, "counts slowly")
         server.wait(lambda: all(len(server.steps(job)) > 0 for job in jobs))
-        healthy.kill("controller")
+        healthy.kill("controller", signal.SIGTERM)  # so that it saves that they run
         for job in jobs:
             (job.folder / "toy" / "hurry").touch()
             assert server.wait_for_end(job) is Status.DONE
