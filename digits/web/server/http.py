@@ -41,6 +41,8 @@ IDLE_SECONDS = 15.0
 HEADER_SECONDS = 10.0
 BODY_SECONDS = 30.0
 SEND_SECONDS = 20.0
+# A response to a request whose body was not read is lost if the client sends more after the connection was closed.
+LINGER_SECONDS = 2.0
 # Clients slower than this, after the seconds above, are disconnected. The time limit grows with the bytes
 # transferred, so that uploads of any size work, including those split into several requests.
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
@@ -352,6 +354,10 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
             self._reader.stop()
         return write
 
+    def handle_one_response(self) -> None:
+        super().handle_one_response()
+        self._reader.linger()
+
     def _write_with_headers(self, data: bytes) -> None:
         if len(data) > MAX_JOINED_BYTES:
             super()._write_with_headers(data)
@@ -423,6 +429,15 @@ class _Reader(io.RawIOBase):
 
     def stop(self) -> None:
         self._is_over = True
+
+    def linger(self) -> None:
+        """Once stopped, end the response and read what the client still sends, until it closes the connection."""
+        if not self._is_over:
+            return
+        with contextlib.suppress(OSError), gevent.Timeout(LINGER_SECONDS, False), self._counted.waiting():
+            self._connection.shutdown(socket.SHUT_WR)
+            while self._connection.recv(io.DEFAULT_BUFFER_SIZE):
+                end_long_turn()
 
     def begin_body(self) -> None:
         self._body_end = time.monotonic() + self._limits.body_seconds

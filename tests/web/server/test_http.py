@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import select
 import signal
 import socket
 import time
@@ -245,6 +246,20 @@ def test_refused_upload_is_not_read(plain: SmallServer) -> None:
     head = f"POST /length HTTP/1.1\nHost: localhost\nContent-Length: {10**12}\n\n"
     answer = plain.send(head)
     assert answer.status == 413 and answer.headers["connection"] == "close"
+
+
+def test_a_client_that_sends_on_gets_the_response_to_a_refused_upload(tmp_path: Path) -> None:
+    with small_server(tmp_path, gate={"max_body_bytes": 1000}) as server, server.connect() as connection:
+        connection.sendall(
+            b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1f4\r\n"
+        )
+        connection.sendall(b"x" * 500 + b"\r\n3e8\r\n" + b"x" * 1000)
+        end = select.poll()
+        end.register(connection, select.POLLRDHUP)
+        assert end.poll(PATIENCE_SECONDS * 1000)
+        for _ in range(2):  # the first one would tell that the connection is closed
+            connection.sendall(b"x" * 500)
+        assert Answer.read(connection).status == 413
 
 
 def test_closing_a_websocket_is_not_a_bad_request(tmp_path: Path) -> None:
