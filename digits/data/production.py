@@ -20,7 +20,8 @@ from digits.core.schema import UnixTime
 
 FILE_NAME = "production.json"
 MAX_NAMES = 1000
-NAME = re.compile(r"(?a:[\w][\w.-]{0,63})\Z")
+# Python and HTML read it alike.
+NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,63}"
 
 
 class Production(Struct, frozen=True):
@@ -83,7 +84,7 @@ class ProductionModels:
         Raises ValueError if the name is invalid or there are too many names, UnreadableFile if the file is damaged, and
         OSError.
         """
-        if not NAME.match(name):
+        if not re.fullmatch(NAME_PATTERN, name):
             raise ValueError(
                 "The name is invalid. Use up to 64 letters, digits, dots, hyphens and underscores, starting with a "
                 "letter, digit or underscore."

@@ -16,7 +16,7 @@ from wtforms.fields.choices import SelectChoice
 from wtforms.fields.core import UnboundField
 from wtforms.form import FormMeta
 from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
-from wtforms.widgets import TextArea
+from wtforms.widgets import NumberInput, TextArea
 
 from digits.core import schema
 from digits.core.errors import DigitsError, NotAllowed
@@ -112,8 +112,14 @@ class JobForm(FlaskForm, metaclass=_FormMeta):
 
     LONG_FIELDS: frozenset[str] = frozenset()
 
-    class Meta:
+    class Meta(FlaskForm.Meta):
         csrf = False
+
+        def render_field(self, field: Field, render_kw: dict[str, Any]) -> Any:
+            """Render a field; for a number, phones show a keyboard of digits."""
+            if isinstance(field.widget, NumberInput):
+                render_kw.setdefault("inputmode", "decimal" if field.widget.step else "numeric")
+            return super().render_field(field, render_kw)
 
     group_name = StringField(
         "Group", default="", validators=[Optional(), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION

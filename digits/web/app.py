@@ -17,8 +17,10 @@ from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, TooBus
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
+from digits.data import production
 from digits.data.unpacking import ENDINGS
 from digits.kinds import all_kinds, default_kind
+from digits.kinds.form_fields import NAME_LENGTH
 from digits.kinds.views import views_of
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor
@@ -56,12 +58,13 @@ from digits.web.predictions import batch, epochs, inside, single
 from digits.web.records import explore, pending_edits
 from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
+from digits.web.request_limits import LIMITS
 from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body
 from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import answer_twins, wants_json
 from digits.web.security.auth import Auth, open_auth
-from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES
+from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES, MAX_IMAGE_BYTES
 from digits.web.security.bounded_request import BoundedRequest
 from digits.web.security.form_tokens import protect_forms
 from digits.web.security.gate import Gate
@@ -242,6 +245,12 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     app.jinja_env.globals["archive_endings"] = ",".join(f".{ending}" for ending in ENDINGS)
+    app.jinja_env.globals["limits"] = {
+        **LIMITS,
+        "image_bytes": MAX_IMAGE_BYTES,
+        "name": NAME_LENGTH,
+        "production_name": production.NAME_PATTERN,
+    }
     app.jinja_env.globals["cached_row"] = RowCache().render
     app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
     template_filters.add_filters(app)

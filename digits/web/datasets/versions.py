@@ -10,11 +10,11 @@ import msgspec
 from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import IntegerField, StringField
-from wtforms.validators import DataRequired, Length, NumberRange, ValidationError
+from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
-from digits.core.schema import JsonObject
+from digits.core.schema import JsonObject, Limits
 from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data import health, label_check
@@ -26,6 +26,7 @@ from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, req
 from digits.kinds.form_fields import (
     NAME_LENGTH,
     OWN_DIRECTION,
+    Between,
     DecimalField,
     JobForm,
     OptionalInteger,
@@ -64,6 +65,12 @@ class EditsField(StringField):  # type: ignore[misc]
             raise ValidationError(error.sentences) from error
 
 
+_SHARE = [
+    Optional(),
+    Between(Limits(low=0, high=99), "Enter a number from {low} to {high}, or nothing to keep the splits."),
+]
+
+
 class VersionForm(JobForm):
     """A version of the dataset whose manifest is ``meta.manifest``, with a change of it."""
 
@@ -76,8 +83,8 @@ class VersionForm(JobForm):
     )
     edits = EditsField("Changes", default="")
     keep = DecimalField("Images to keep (%)", default=100, validators=[NumberRange(0.01, 100)])
-    pct_val = OptionalInteger("Validation split")
-    pct_test = OptionalInteger("Test split")
+    pct_val = OptionalInteger("Validation split", validators=_SHARE)
+    pct_test = OptionalInteger("Test split", validators=_SHARE)
     resize_width = required_integer("Width", CreateVersion, "width")
     resize_height = required_integer("Height", CreateVersion, "height")
     resize_mode = select("Resize mode", RESIZE_MODES, CreateVersion, "resize_mode")
@@ -105,11 +112,7 @@ class VersionForm(JobForm):
         )
 
     def validate_pct_val(self, field: OptionalInteger) -> None:
-        _check_share(field)
         check_shares(field.data, self.pct_test.data)
-
-    def validate_pct_test(self, field: OptionalInteger) -> None:
-        _check_share(field)
 
     def recipe(self, parent: DatasetJob, manifest: Manifest) -> CreateVersion:
         """Return the recipe of the validated form, without its file of edits."""
@@ -257,8 +260,3 @@ def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
         counts={name: split.count for name, split in manifest.splits.items()},
         has_classes="relabel" in manifest.target.edited_by,
     )
-
-
-def _check_share(field: OptionalInteger) -> None:
-    if field.data is not None and not 0 <= field.data < 100:
-        raise ValidationError("Enter a number from 0 to 99, or nothing to keep the splits.")

@@ -18,9 +18,9 @@ from digits.web.predictions.batch import (
     create,
     inputs_of_kind,
     names_of,
-    requested_top_n,
 )
 from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, results_of, start
+from digits.web.request_limits import limited
 from digits.web.resources.predictions import ClassifiedImages, TopImages
 from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
@@ -58,7 +58,7 @@ def many() -> AnyResponse:
 @blueprint.post("/models/images/classification/top_n")
 def top_n() -> AnyResponse:
     """Start a batch prediction, and redirect to the page of the most probable images for each class."""
-    count = requested_top_n()
+    count = limited("top_n")
     job = requested_job(ModelJob)
     _classes_of(job)
     return begin(job.id, show=TOP, top_n=count)
@@ -68,7 +68,7 @@ def top_n() -> AnyResponse:
 @returns(TopImages)
 def top_n_json() -> Response:
     """Run a batch prediction to completion, and return the most probable images for each class."""
-    count = requested_top_n()
+    count = limited("top_n")
     labels = _classes_of(requested_job(ModelJob))
     _, _, results = run_to_completion()
     best = in_thread(best_of_classes, results, range(len(labels)), count)

@@ -8,7 +8,6 @@ import numpy as np
 from flask import Blueprint, Response, jsonify, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import schema
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
@@ -32,6 +31,7 @@ from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
+from digits.web.request_limits import limited
 from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import MapResult, Maps, MapState, Neighbor
 from digits.web.resources.records import GalleryItem
@@ -75,8 +75,6 @@ def start(job_id: str) -> AnyResponse:
 
 def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> MapEmbeddings:
     """Return the recipe for the ``layer`` and the ``records`` of the request; raises BadRequest."""
-    low, default, high = _limits()
-    records = whole(request.form, "records", default, low, high)
     layer = request.form.get("layer", "").strip()
     if len(layer) > MAX_LAYER_NAME:
         raise BadRequest(f"The network has no layer called “{layer[:80]}…”.")
@@ -85,7 +83,7 @@ def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split
         **split_fields(job, snapshot, dataset, split),
         name=maps.name_of(snapshot.name, split, other, layer),
         layer=layer,
-        records=records,
+        records=limited("records"),
     )
 
 
@@ -132,7 +130,6 @@ def show(job_id: str) -> str:
         result=result,
         datasets=others,
         splits=[(split, SPLIT_TITLES[split]) for split in offered],
-        limits=_limits(),
         **(_shown(job, result, views) if result else {}),
     )
 
@@ -181,12 +178,6 @@ def _state(job: ModelJob) -> TaskProgress:
 
 def _title(result: EmbeddingMap, job: ModelJob) -> str:
     return f"{title_of(result, job)}, layer {result.layer}"
-
-
-def _limits() -> tuple[int, int, int]:
-    """Return the smallest, the default and the largest number of records of a map."""
-    limits = schema.limits(MapEmbeddings, "records")
-    return int(limits.low or 0), int(limits.default), int(limits.high or 0)
 
 
 def _asked_record() -> int | None:

@@ -14,10 +14,10 @@ from digits.core.files import UnreadableFile
 from digits.core.recipe import PreviewAugmentation
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
 from digits.web.models.form import ModelForm
 from digits.web.offload import in_thread
+from digits.web.request_limits import limited
 from digits.web.responses.representation import respond, respond_invalid, twin
 from digits.web.services import require_tensorflow, services
 
@@ -50,7 +50,7 @@ def preview() -> AnyResponse:
         mean=form.use_mean.data,
         crop_size=form.crop_size.data,
         augment=form.augmentation(),
-        seed=whole(request.form, "seed", 0, 0, 2**32 - 1) % 2**31,
+        seed=(limited("seed") or 0) % 2**31,
     )
     made = services().short_tasks.preview_augmentation(recipe, request.form.get("form", "")[:100])
     if made.state.failure:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flask import request, url_for
+from flask import url_for
 
 from digits.core.errors import BadRequest, NotAllowed
 from digits.core.model_job import ModelJob, epoch_label
@@ -10,9 +10,9 @@ from digits.core.recipe import MAX_EPOCHS, Train
 from digits.core.schedules import TITLES, Fixed
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import whole
 from digits.kinds.standard_networks import of_text
 from digits.web.jobs.serializers import data_of, kind_of
+from digits.web.request_limits import limited
 
 
 def can_continue(job: ModelJob) -> bool:
@@ -25,8 +25,8 @@ def epochs_of_request(job: ModelJob) -> float | None:
 
     Raises BadRequest, or NotAllowed if the training cannot continue.
     """
-    total = whole(request.values, "train_epochs", None, 1, MAX_EPOCHS)
-    more = whole(request.values, "more_epochs", None, 1, MAX_EPOCHS)
+    total = limited("train_epochs")
+    more = limited("more_epochs")
     if total is None and more is None:
         return None
     if job.status.is_running or job.is_imported:

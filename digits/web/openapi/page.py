@@ -7,10 +7,11 @@ OpenAPI document.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from digits.web.openapi.descriptions import template
+from digits.web.security.bodies import MAX_IMAGE_BYTES
 
 _MARK = re.compile(r"<!-- ([\w ]+) -->")
 
@@ -18,9 +19,10 @@ _MARK = re.compile(r"<!-- ([\w ]+) -->")
 def rest_page(document: dict[str, Any]) -> str:
     """Return the page in Markdown."""
     schemas: dict[str, Any] = document["components"]["schemas"]
-    parts = {
+    parts: dict[str, Callable[[], Iterable[str]]] = {
         "fields of datasets": lambda: _dataset_fields(schemas),
         "fields of models": lambda: _fields(schemas["ModelForm"]["properties"]),
+        "size of images": lambda: [f"{MAX_IMAGE_BYTES // 10**6} MB"],
         "resources": lambda: _resources(schemas),
     }
     return _MARK.sub(lambda mark: "\n".join(parts[mark[1]]()), template())

@@ -33,6 +33,7 @@ from digits.web.predictions.runs import (
     results_of,
     start,
 )
+from digits.web.request_limits import limited
 from digits.web.resources.actions import Deleted
 from digits.web.resources.encoding import as_json, describe
 from digits.web.resources.predictions import Batch, BatchState, StartedBatch
@@ -46,8 +47,6 @@ blueprint = Blueprint("predictions", __name__)
 PAGE_IMAGES = 24
 MAX_PARTS = 16
 PAGE_CLASSES = 20
-DEFAULT_TOP_N = 9
-MAX_TOP_N = 100
 TOP = "top"
 
 
@@ -76,7 +75,7 @@ def show(job_id: str, prediction_id: str) -> str:
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
     selection = choice(request.args, "show", "all", ("all", "wrong", "unreadable", TOP))
-    top = requested_top_n() if selection == TOP and labels else 0
+    top = limited("top_n") if selection == TOP and labels else 0
     number = page_of(request.args, "page")
     places: dict[str, Sequence[int]] = {"wrong": results.sums.wrong, "unreadable": results.sums.unreadable}
     page = Page.of(places.get(selection, range(len(results))), number, PAGE_IMAGES)
@@ -109,7 +108,6 @@ def show(job_id: str, prediction_id: str) -> str:
         ],
         has_pictures=has_pictures,
         top=top,
-        max_top=MAX_TOP_N,
         classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
         show=selection,
         choices=_choices(results),
@@ -204,10 +202,6 @@ def delete(job_id: str, prediction_id: str) -> Response:
     services().background["prediction"].stop(job.id, about.id)
     services().store.discard(predictions.folder_of(job.folder, about.id))
     return jsonify(Deleted(about.id))
-
-
-def requested_top_n() -> int:
-    return whole(request.values, "top_n", DEFAULT_TOP_N, 1, MAX_TOP_N)
 
 
 def inputs_of_kind(job: ModelJob) -> FindSource | None:

@@ -35,11 +35,12 @@ from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Pr
 from digits.data.sources import count_of, show
 from digits.data.unpacking import Limits, Unpacking, content_folder
 from digits.data.zip_names import encoding_named
-from digits.kinds.request_fields import flag, whole
+from digits.kinds.request_fields import flag
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.offload import in_thread
+from digits.web.request_limits import limited
 from digits.web.services import services
 
 # The maximum number of batch predictions kept per model; older ones are deleted.
@@ -202,7 +203,7 @@ def may_resize() -> bool:
 
 def limit_of_request() -> int:
     """Return the largest number of images to predict. Raises BadRequest."""
-    return whole(request.values, "num_test_images", MAX_IMAGES, 1, MAX_IMAGES)
+    return limited("num_test_images") or MAX_IMAGES
 
 
 def _uploaded(uploads: list[FileStorage], folder: Path) -> list[ListedImage]:

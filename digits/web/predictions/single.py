@@ -41,6 +41,7 @@ from digits.web.predictions.view_choice import (
     view_named,
     views_for,
 )
+from digits.web.request_limits import limited
 from digits.web.resources import predictions as resources
 from digits.web.responses.representation import render, returns
 from digits.web.security.origin import not_from_other_sites
@@ -51,7 +52,6 @@ blueprint = Blueprint("inference", __name__)
 
 TOP = 5
 MEDIA_TYPES = {"json": "application/json", "csv": "text/csv", "npy": "application/octet-stream"}
-MAX_GRID_SIDE = 50
 # The view of generated images in DIGITS 6.
 GAN = "image-gan"
 # The frames of an animation.
@@ -350,9 +350,9 @@ def _animation(generated: Mapping[str, Any]) -> str:
 def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
     """Return the `digits.worker.training.models.generator.Grid` that ``fields`` describe; raises BadRequest."""
     grid: dict[str, Any] = {
-        "rows": whole(fields, "rows", 5, 1, MAX_GRID_SIDE),
-        "columns": whole(fields, "columns", 10, 1, MAX_GRID_SIDE),
-        "seed": whole(fields, "seed", secrets.randbelow(10**6), 0, 2**32 - 1),
+        "rows": limited("rows"),
+        "columns": limited("columns"),
+        "seed": secrets.randbelow(10**6) if (seed := limited("seed")) is None else seed,
         "interpolate": flag(fields, "interpolate"),
         "vectors": [_vector(line) for line in fields.get("vectors", "").splitlines() if line.strip()],
     }
