@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Context
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple
 
@@ -126,9 +128,19 @@ def chart_of(metric: str, charts: Sequence[Chart]) -> Chart:
     return next((chart for chart in charts if chart.draws(metric)), own)
 
 
-def format_number(value: float) -> str:
-    """Format ``value`` with three significant digits, or as an integer from 1000: ``0.0123``, ``12,345``."""
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.3g}"
+def format_number(value: float | None) -> str:
+    """Format ``value`` with three significant digits, as an integer from 1000, or with an exponent.
+
+    Such as ``0.0123``, ``12,345`` or ``1.2e-6``. ``static/js/format.js`` does the same.
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    digits = max(3, len(str(int(abs(value))))) if abs(value) < 1e6 else 3
+    # Unlike formatting, rounds halves as JavaScript does.
+    rounded = float(Context(digits, ROUND_HALF_UP).create_decimal(float(value)))
+    if 1000 <= abs(rounded) < 1e6:
+        return f"{rounded:,.0f}"
+    return re.sub(r"(?<=e[+-])0", "", f"{rounded or 0:.3g}")
 
 
 def describe_images(width: int, height: int, channels: int) -> str:

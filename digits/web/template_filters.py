@@ -1,6 +1,6 @@
-"""Filters of the templates: sizes, durations and times in words, and names in running text.
+"""Filters of the templates: numbers, sizes, durations and times in words, and names in running text.
 
-``static/js/format.js`` formats sizes, durations and times in the same way; ``tests/static/words.json`` contains cases.
+``static/js/format.js`` formats them in the same way; ``tests/static/words.json`` contains cases.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from flask import Flask
 from markupsafe import Markup
 
 from digits.data.sources import count_of
+from digits.kinds.views import format_number
 
 _UNITS = (("day", 86400, "d"), ("hour", 3600, "h"), ("minute", 60, "min"), ("second", 1, "s"))
 # Less than this is not worth counting.
@@ -29,6 +30,7 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(lambda at: _time_in_words(at, ahead(at), Markup(" data-ahead")), "ahead")
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
+    app.add_template_filter(format_number, "number")
     app.add_template_filter(count_of, "count_of")
     app.add_template_filter(sparkline, "sparkline")
     app.add_template_filter(isolate, "isolate")
@@ -93,7 +95,8 @@ def line_of(numbers: tuple[float, ...]) -> tuple[str, str]:
     low, step = min(numbers), 100 / (len(numbers) - 1)
     scale = 24 / ((max(numbers) - low) or 1)
     points = (f"{index * step:.1f} {26 - (number - low) * scale:.1f}" for index, number in enumerate(numbers))
-    return f"M{'L'.join(points)}", f"Training loss so far: from {numbers[0]:.3g} to {numbers[-1]:.3g}"
+    first, last = format_number(numbers[0]), format_number(numbers[-1])
+    return f"M{'L'.join(points)}", f"Training loss so far: from {first} to {last}"
 
 
 def isolate(name: str) -> str:

@@ -1,6 +1,7 @@
 // The page of an evaluation: the choice of another one, the precision and recall at a threshold, and large mistakes.
 
 import { toast } from './dialog.js';
+import { number } from './format.js';
 import { startViewer } from './image_viewer.js';
 import { morph } from './morph.js';
 import { fragment } from './swap.js';
@@ -43,7 +44,7 @@ function startThresholds(curves) {
       circle.setAttribute('cx', left);
       circle.setAttribute('cy', top);
     }
-    document.getElementById('threshold-value').textContent = curve.thresholds ? curve.thresholds[place].toPrecision(3) : `${slider.value}%`;
+    document.getElementById('threshold-value').textContent = curve.thresholds ? number(curve.thresholds[place]) : `${slider.value}%`;
     slider.setAttribute('aria-valuetext', document.getElementById('threshold-value').textContent);
     document.getElementById('threshold-words').textContent =
       `Precision ${inPercent(precision(curve, place))}, recall ${inPercent(recall(curve, place))}: ${curve.hits[place].toLocaleString('en')} of ${curve.positives.toLocaleString('en')} found, ${curve.false_alarms[place].toLocaleString('en')} false positives.`;

@@ -31,7 +31,7 @@ export function duration(seconds) {
 /** `seconds` in a short form, such as "2 min 5 s", "1 h 20 min" or "12 ms". */
 export function shortDuration(seconds) {
   if (!Number.isFinite(seconds)) return '?';
-  if (seconds < 1) return `${Number((seconds * 1000).toPrecision(3))} ms`;
+  if (seconds < 1) return `${number(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
@@ -42,7 +42,7 @@ export function shortDuration(seconds) {
 
 /** A time on an axis, with the parts that are not zero: "0", "30 s", "1 min 30 s", "2 h". */
 export function elapsed(seconds) {
-  if (seconds < 60) return seconds === 0 ? '0' : `${Number(seconds.toPrecision(3))} s`;
+  if (seconds < 60) return seconds === 0 ? '0' : `${number(seconds)} s`;
   const whole = Math.round(seconds);
   const parts = [[Math.floor(whole / 86400), 'd'], [Math.floor(whole / 3600) % 24, 'h'], [Math.floor(whole / 60) % 60, 'min'], [whole % 60, 's']];
   const first = parts.findIndex(([count]) => count > 0);
@@ -72,17 +72,13 @@ export function bytes(count) {
   return `${(count / 1000 ** power).toFixed(1)} ${['kB', 'MB', 'GB', 'TB'][power - 1]}`;
 }
 
-/** A number with few but distinguishing digits: 0.0123, 4.56, 12,345. */
+/** A number with three significant digits, as an integer from 1000, or with an exponent: 0.0123, 12,345, 1.2e-6. */
 export function number(value) {
-  if (value === null || value === undefined || !Number.isFinite(value)) return '–';
-  const size = Math.abs(value);
-  if (size >= 1e6) return value.toExponential(1);
-  if (size >= 1000) return Math.round(value).toLocaleString('en');
-  if (size >= 100) return value.toFixed(0);
-  if (size >= 1) return value.toFixed(2);
-  if (size === 0) return '0';
-  if (size >= 0.00001) return String(Number(value.toPrecision(3)));
-  return value.toExponential(1);
+  if (!Number.isFinite(value)) return '–';
+  const digits = Math.abs(value) < 1e6 ? Math.max(3, String(Math.trunc(Math.abs(value))).length) : 3;
+  const rounded = Number(value.toPrecision(digits)) || 0; // not -0
+  const size = Math.abs(rounded);
+  return size >= 1e6 || (size > 0 && size < 1e-4) ? rounded.toExponential() : rounded.toLocaleString('en', { maximumSignificantDigits: 6 });
 }
 
 /** An axis label with as many decimals as the distance between labels requires, and few characters. */

@@ -1,7 +1,7 @@
 // Draws the trace of a training step: the operations of each thread, one above the other where they are nested.
 
 import { element } from './element.js';
-import { shortDuration } from './format.js';
+import { number, shortDuration } from './format.js';
 import { getJson } from './http.js';
 import { errorBox } from './trace.js';
 
@@ -142,7 +142,7 @@ function listLongest(operations) {
 }
 
 function time(microseconds) {
-  return microseconds < 1000 ? `${Number(microseconds.toPrecision(3))} µs` : shortDuration(microseconds / 1e6);
+  return microseconds < 1000 ? `${number(microseconds)} µs` : shortDuration(microseconds / 1e6);
 }
 
 function colorOf(name) {

@@ -7,14 +7,10 @@ const each = (name, format, cases) => test(name, () => {
   for (const [...words] of cases) assert.equal(format(...words.slice(0, -1)), words.at(-1));
 });
 
-const SHARED = { duration, ago: (seconds) => ago(-seconds, 0), ahead: (seconds) => ahead(seconds, 0), bytes, count: (count) => countOf(count, 'file') };
+const SHARED = { duration, ago: (seconds) => ago(-seconds, 0), ahead: (seconds) => ahead(seconds, 0), bytes, number, count: (count) => countOf(count, 'file') };
 for (const [name, cases] of Object.entries(words)) each(`words of the server: ${name}`, SHARED[name], cases);
 
-each('numbers have few but distinguishing digits', number, [
-  [null, '–'], [undefined, '–'], [NaN, '–'], [Infinity, '–'], [0, '0'], [0.0123, '0.0123'], [0.012345, '0.0123'], [0.00001, '0.00001'],
-  [0.0000012, '1.2e-6'], [1, '1.00'], [4.56, '4.56'], [99.999, '100.00'], [100.4, '100'], [-150, '-150'], [12345, '12,345'],
-  [1234567, '1.2e+6'],
-]);
+each('numbers must be finite', number, [[undefined, '–'], [NaN, '–'], [-Infinity, '–']]);
 
 each('short durations have two units at most', shortDuration, [
   [NaN, '?'], [0.012, '12 ms'], [0.9994, '999 ms'], [1, '1.0 s'], [9.94, '9.9 s'], [59.4, '59 s'], [59.6, '1 min 0 s'], [125, '2 min 5 s'],

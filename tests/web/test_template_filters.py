@@ -11,6 +11,7 @@ import humanize
 import pytest
 
 from digits.data.sources import count_of
+from digits.kinds.views import format_number
 from digits.web.template_filters import ago, ahead, duration, line_of, sparkline
 
 CASES = json.loads((Path(__file__).parents[1] / "static" / "words.json").read_text())
@@ -19,6 +20,7 @@ FILTERS: dict[str, Callable[[Any], str]] = {
     "ago": lambda seconds: ago(-seconds, now=0),
     "ahead": lambda seconds: ahead(seconds, now=0),
     "bytes": humanize.naturalsize,
+    "number": format_number,
     "count": lambda count: count_of(count, "file"),
 }
 

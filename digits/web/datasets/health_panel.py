@@ -19,7 +19,7 @@ from digits.data.health import Finding, Health, Histogram
 from digits.data.label_check import LabelCheck
 from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob, metric_rank
-from digits.kinds.views import Views, views_of
+from digits.kinds.views import Views, format_number, views_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.records.images import RecordImages
@@ -184,7 +184,7 @@ def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
         limits = f"{low if index else ''}:{high if index + 1 < len(item.counts) else ''}"
         bins.append(
             {
-                "range": f"{_number(low)}–{_number(high)}",
+                "range": f"{format_number(low)}–{format_number(high)}",
                 "count": count,
                 "percent": 100 * count / max(item.counts) if any(item.counts) else 0,
                 "url": f"{explore}&{item.filter}={limits}" if item.filter and count else None,
@@ -195,7 +195,7 @@ def _histogram(job: DatasetJob, item: Histogram) -> dict[str, Any]:
     if not item.filter:
         body |= {"title": f"Training {views.records} per {views.group}", "words": views.groups}
     if item.edges[0] == item.edges[-1]:
-        return {**body, "value": f"{item.edges[0]:.3g}"}
+        return {**body, "value": format_number(item.edges[0])}
     return {**body, "bins": bins, "ticks": _ticks(item.edges)}
 
 
@@ -203,8 +203,4 @@ def _ticks(edges: list[float]) -> list[tuple[float, str]]:
     """Return the places, in percent of the axis, and the texts of at most `MAX_TICKS` edges at equal distances."""
     last = len(edges) - 1
     step = math.ceil(last / (MAX_TICKS - 1))
-    return [(100 * index / last, _number(edges[index])) for index in range(0, last + 1, step)]
-
-
-def _number(value: float) -> str:
-    return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
+    return [(100 * index / last, format_number(edges[index])) for index in range(0, last + 1, step)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from digits.data.sources import count_of
+from digits.kinds.views import format_number
 
 # The size of a plot in the units of its SVG.
 SIDE = 200
@@ -42,10 +44,10 @@ def scatters(points: list[list[tuple[float, float]]], names: list[str], record: 
                 "title": f"Predicted and true {name}",
                 "x": "True value",
                 "y": "Predicted value",
-                "low": f"{low:.3g}",
-                "high": f"{high:.3g}",
+                "low": format_number(low),
+                "high": format_number(high),
                 "points": places,
-                "summary": f"{count_of(len(pairs), record)}, from {low:.3g} to {high:.3g}.",
+                "summary": f"{count_of(len(pairs), record)}, from {format_number(low)} to {format_number(high)}.",
             }
         )
     return charts
@@ -78,16 +80,17 @@ def _calibration(bins: list[dict[str, Any]], record: str) -> dict[str, Any]:
 
 
 def _histogram(title: str, counts: list[int], edges: list[float], record: str) -> dict[str, Any]:
+    ends = [format_number(edge) for edge in edges]
     return {
         "type": "histogram",
         "title": title,
-        "low": f"{edges[0]:.3g}",
-        "high": f"{edges[-1]:.3g}",
+        "low": ends[0],
+        "high": ends[-1],
         "bins": [
             {
                 "percent": round(100 * count / max(1, *counts), 2),
-                "words": f"{edges[index]:.3g} to {edges[index + 1]:.3g}: {count_of(count, record)}",
+                "words": f"{low} to {high}: {count_of(count, record)}",
             }
-            for index, count in enumerate(counts)
+            for count, (low, high) in zip(counts, pairwise(ends), strict=True)
         ],
     }

@@ -15,7 +15,7 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Train
 from digits.data import evaluation as evaluations
-from digits.kinds.views import training_charts
+from digits.kinds.views import format_number, training_charts
 from digits.web.jobs import serializers
 from digits.web.models.settings_description import describe_settings, known
 from digits.web.offload import in_thread
@@ -36,7 +36,7 @@ _COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "seconds": ("Training time", duration),
     "peak_memory": ("Peak memory", humanize.naturalsize),
     "peak_gpu_memory": ("Peak GPU memory", humanize.naturalsize),
-    "milliseconds": ("Evaluation time per image", lambda value: f"{value:.3g} ms"),
+    "milliseconds": ("Evaluation time per image", lambda value: f"{format_number(value)} ms"),
 }
 
 

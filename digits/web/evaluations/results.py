@@ -15,7 +15,7 @@ from digits.data.evaluation import Evaluation
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import choice
-from digits.kinds.views import views_of
+from digits.kinds.views import format_number, views_of
 from digits.web.evaluations.charts import SIDE
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
@@ -185,7 +185,7 @@ def _plot(rows: list[ModelResult], metric: str) -> dict[str, Any] | None:
     span = (high - low) or 1.0
     margin = 0.1  # of the height, above and below
     return {
-        "slowest": f"{slowest:.3g} ms",
+        "slowest": f"{format_number(slowest)} ms",
         "low": low,
         "high": high,
         "points": [

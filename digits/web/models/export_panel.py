@@ -13,6 +13,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, ModelExport, Refusal
 from digits.kinds import standard_networks
+from digits.kinds.views import format_number
 from digits.web.offload import in_thread
 from digits.web.resources.exports import FormatRow
 from digits.web.resources.tasks import TaskProgress
@@ -79,7 +80,10 @@ def _row(job: ModelJob, made: ModelExport) -> dict[str, str]:
     stamp = [difference if made.difference != 0 else "same outputs"]
     if made.agreement is not None:
         stamp.append(f"{100 * made.agreement:.4g}% equal predictions")
-    stamp += [f"{made.milliseconds:.3g} ms per image in {made.runtime}", humanize.naturalsize(made.bytes)]
+    stamp += [
+        f"{format_number(made.milliseconds)} ms per image in {made.runtime}",
+        humanize.naturalsize(made.bytes),
+    ]
     title = f"Epoch {epoch_label(made.epoch)}, {FORMATS[made.format].title}"
     used = f"{made.images} {SOURCES[made.source]}"
     about = f"Greatest difference to the network, relative to the largest output, on {used}"
