@@ -60,7 +60,7 @@ from digits.web.records import views as record_views
 from digits.web.reports import views as report_views
 from digits.web.request_limits import LIMITS
 from digits.web.responses.assets import Assets
-from digits.web.responses.errors import error_body
+from digits.web.responses.errors import error_body, with_box
 from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import answer_twins, wants_json
 from digits.web.security.auth import Auth, open_auth
@@ -327,7 +327,9 @@ def _answer(
 ) -> tuple[Response | str, int]:
     """Render an error as a page or as JSON. The page offers a link to ``again`` and shows ``details`` unchanged."""
     if wants_json():
-        return jsonify(error_body(request.path, message, kind, hint, trace=trace, details=details)), status
+        return jsonify(
+            with_box(error_body(request.path, message, kind, hint, trace=trace, details=details))
+        ), status
     title = {403: "Not allowed", 404: "Not found", 500: "Server error"}.get(status, "Something went wrong")
     try:
         page = render_template(

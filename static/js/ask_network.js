@@ -1,7 +1,7 @@
 // Buttons that make the server build the network, and the region in which they show the result.
 
 import { element } from './element.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 
 const SECOND = 1000;
 

@@ -6,7 +6,7 @@ import { droppedFiles, startDropping } from './dropped_files.js';
 import { postForm } from './http.js';
 import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
 import { fragment, swapping } from './swap.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 import { applyViewSettings } from './view_settings.js';
 
 // Stands for the input in the fields of the kind.

@@ -14,6 +14,13 @@ export function element(tag, about = '', ...children) {
   return made;
 }
 
+/** Creates the nodes of `text`, markup from the server. */
+export function markup(text) {
+  const template = element('template');
+  template.innerHTML = text;
+  return template.content;
+}
+
 /** Creates a button that calls `act`. */
 export function button(className, words, act) {
   const made = element('button', { type: 'button', class: className }, words);

@@ -14,13 +14,13 @@ export function advanceLiveCursor(fresh) {
 }
 
 /**
- * A response that is not 2xx. `message` and `hint` are for users; `trace`, `detail` and `line` describe an error in the
- * user's network; `errors` are those of the fields of a form.
+ * A response that is not 2xx. `message` and `hint` are for users, and `box` is the markup that shows them; `line` is that
+ * of an error in the user's network; `errors` are those of the fields of a form.
  */
 export class RequestError extends Error {
-  constructor(message, { status = 0, hint = '', trace = [], detail = '', line = null, errors = null } = {}) {
+  constructor(message, { status = 0, hint = '', box = '', line = null, errors = null } = {}) {
     super(message);
-    Object.assign(this, { status, hint, trace, detail, line, errors });
+    Object.assign(this, { status, hint, box, line, errors });
   }
 }
 
@@ -38,7 +38,7 @@ export async function request(url, { method = 'GET', headers = {}, ...rest } = {
     response = await fetch(url, {
       method,
       credentials: 'same-origin',
-      headers: { Accept: 'application/json', ...token, ...headers },
+      headers: { Accept: 'application/json', 'X-Error-Box': '1', ...token, ...headers },
       ...rest,
     });
   } catch (error) {
@@ -80,6 +80,6 @@ async function errorOf(response) {
     (typeof error === 'string' ? error : error?.message) ??
     (body?.errors ? Object.values(body.errors).flat().join(' ') : null) ??
     (body === null && text && text.length < 300 && !text.includes('<') ? text : `The server answered ${response.status} ${response.statusText}.`);
-  const { hint, trace, detail, line } = Object(error);
-  return new RequestError(message, { status: response.status, hint, trace, detail, line, errors: body?.errors });
+  const { hint, box, line } = Object(error);
+  return new RequestError(message, { status: response.status, hint, box, line, errors: body?.errors });
 }

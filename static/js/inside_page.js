@@ -3,7 +3,7 @@
 import { startEpochSlider } from './epoch_slider.js';
 import { startImageChoice } from './image_choice.js';
 import { fragment, swapping } from './swap.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 
 const form = document.getElementById('inside');
 const choice = document.getElementById('layer-choice');

@@ -3,7 +3,7 @@
 import { button, element, notice } from './element.js';
 import { ahead, duration } from './format.js';
 import { getJson, postForm, request, urlPrefix } from './http.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 
 const ASK_MILLISECONDS = 1000;
 

@@ -1,7 +1,8 @@
 // Replaces a part of the page by what the server answers: the latest request wins, and the part is busy until then.
 
+import { markup } from './element.js';
 import { request } from './http.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 
 /**
  * Returns a function `swap(ask, show)` for `area`. It passes the result of `ask(signal)` to `show`, and an error to
@@ -26,7 +27,5 @@ export function swapping(area, fail = (error) => area.replaceChildren(errorBox(e
 
 /** Requests markup, a page or a part of one, as a document fragment. */
 export async function fragment(url, { headers = { Accept: 'text/html' }, ...options } = {}) {
-  const template = document.createElement('template');
-  template.innerHTML = await (await request(url, { headers, ...options })).text();
-  return template.content;
+  return markup(await (await request(url, { headers, ...options })).text());
 }

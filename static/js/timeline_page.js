@@ -3,7 +3,7 @@
 import { element } from './element.js';
 import { number, shortDuration } from './format.js';
 import { getJson } from './http.js';
-import { errorBox } from './trace.js';
+import { errorBox } from './error_box.js';
 
 const ROW = 14;
 const TITLE = 18;

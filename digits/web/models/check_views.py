@@ -43,6 +43,7 @@ from digits.web.resources.networks import (
     WorkerMeasurement,
 )
 from digits.web.resources.tasks import TaskError
+from digits.web.responses.errors import with_box
 from digits.web.responses.files import send_job_file
 from digits.web.responses.representation import respond_invalid, returns
 from digits.web.services import require_tensorflow, services
@@ -324,7 +325,7 @@ def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:
 def _preview_failed(preview: ShortTaskResult) -> AnyResponse:
     assert preview.state.failure
     error = {"type": "NetworkError", **preview.state.failure.as_json()}
-    return make_response(jsonify(ok=False, error=error, seconds=preview.seconds), 400)
+    return make_response(jsonify(with_box({"ok": False, "error": error, "seconds": preview.seconds})), 400)
 
 
 @blueprint.post("/models/visualize-lr")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from flask import get_template_attribute, request
+
 # The endings of paths that only programs use.
 _PROGRAM_ENDINGS = (".json", "/upload_archive")
 _PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
@@ -14,6 +16,13 @@ _PROTOCOL = re.compile(r"/serve/[^/]+/v[12](/|\Z)")
 def is_always_json(path: str) -> bool:
     """Return whether errors at ``path`` are JSON for all clients, because only programs use it."""
     return path.endswith(_PROGRAM_ENDINGS) or bool(_PREDICTING.match(path))
+
+
+def with_box(body: dict[str, Any]) -> dict[str, Any]:
+    """Add the box that shows the error of ``body``, as markup, if the request is that of a page's script."""
+    if "X-Error-Box" in request.headers:
+        body["error"]["box"] = get_template_attribute("_job.html", "error_box")(body["error"])
+    return body
 
 
 def error_body(path: str, message: str, kind: str, hint: str = "", **more: Any) -> dict[str, Any]:
