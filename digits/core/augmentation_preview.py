@@ -12,8 +12,11 @@ from digits.core.files import read_json, write_json
 FILE_NAME = "augmented.json"
 
 
-class Box(Struct, frozen=True, kw_only=True):
-    """A box to draw; the edges are percentages of the width and height of the picture."""
+class Outline(Struct, frozen=True):
+    """A box to draw; the edges are percentages of the width and height of the image.
+
+    One that is ``ignored`` is not an object, but a region to ignore.
+    """
 
     left: float
     top: float
@@ -36,7 +39,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     label: str
     mask: str = ""
     target: str = ""
-    boxes: list[Box] = field(default_factory=list)
+    boxes: list[Outline] = field(default_factory=list)
 
 
 class Augmented(Struct, frozen=True, kw_only=True):

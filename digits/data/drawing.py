@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from PIL import Image, ImageDraw
 
-from digits.data.targets.boxes import Outline
+from digits.core.augmentation_preview import Outline
 
 
 def draw_over(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from digits.core.augmentation_preview import Box, Picture
+from digits.core.augmentation_preview import Picture
 from digits.data import images
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.mask import Mask, draw_mask
@@ -42,8 +41,7 @@ def _draw_image(target: Target, image: NDArray[Any], size: Size) -> dict[str, An
 
 
 def _draw_boxes(target: Target, rows: NDArray[Any], size: Size) -> dict[str, Any]:
-    outlines = target.drawings("", "", lambda: rows, size)["boxes"]
-    return {"boxes": [Box(**asdict(outline)) for outline in outlines]}
+    return target.drawings("", "", lambda: rows, size)
 
 
 _DRAWINGS = {Boxes: _draw_boxes, Mask: _draw_mask, TargetImage: _draw_image}

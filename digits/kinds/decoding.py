@@ -21,6 +21,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from digits.core.augmentation_preview import Outline
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import UnreadableFile
 from digits.core.programs import end, limit_resources, start
@@ -32,7 +33,6 @@ from digits.data.drawing import draw_over
 from digits.data.images import UnusableImage
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
-from digits.data.targets.boxes import Outline
 from digits.data.targets.forms import form_of
 from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import Target

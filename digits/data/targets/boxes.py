@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
+from digits.core.augmentation_preview import Outline
 from digits.data.targets.box_matching import FALSE, IGNORED_BOX, IN_IGNORED, NO_BOX, match
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color
 from digits.data.targets.target import DatasetFit, Feature, Features, Read, Size, Target
@@ -26,22 +26,6 @@ _MIN_SCORE = 0.3
 
 BoxArray = NDArray[np.float32]
 _Numbers = Any  # an array of NumPy, or a tensor
-
-
-@dataclass(frozen=True)
-class Outline:
-    """A box to draw; the edges are percentages of the width and height of the image.
-
-    One that is ``ignored`` is not an object, but a region to ignore.
-    """
-
-    left: float
-    top: float
-    width: float
-    height: float
-    name: str
-    color: str
-    ignored: bool = False
 
 
 class Boxes(Target, frozen=True, kw_only=True):

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from digits.core.augmentation_preview import Outline
 from digits.data.manifest import Manifest
-from digits.data.targets.boxes import Outline
 
 
 class GalleryItem(Struct, frozen=True, omit_defaults=True):
