@@ -15,9 +15,14 @@ from digits.core.settings import settings_page
 from digits.data.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
+from digits.kinds import source_summary
 from digits.kinds.kind import MODULES, TEMPLATES
+from digits.kinds.text.characters import MAX_CHARACTERS
+from digits.runtime import request_batches as queue
 from digits.web.live import messages as live_messages
 from digits.web.models.form import SOLVERS
+from digits.web.security import bodies
+from digits.web.server import http
 from digits.web.services import background
 from digits.worker.compat.guaranteed import names_table
 from tools.network_api import network_api
@@ -52,6 +57,34 @@ def test_links_work(page):
 
 def test_the_reference_of_functions_of_networks_is_current():
     assert text("network-api.md") == network_api(), "python -m tools.network_api > docs/network-api.md"
+
+
+_IMAGES, _BODY = (f"{limit // 10**6} MB" for limit in (bodies.MAX_IMAGE_BYTES, bodies.MAX_BODY_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("predictions.md", f"a zip or tar file of images, up to {_IMAGES}"),
+        ("predictions.md", f"files, up to {_IMAGES})"),
+        ("serving.md", f"larger than {_IMAGES}, or {_BODY}"),
+        ("serving.md", f"{queue.MAX_WAITING} requests, or {queue.MAX_WAITING_BYTES // 10**9} GB of them"),
+        ("serving.md", f"did not respond within {queue.WAIT_SECONDS:.0f} seconds"),
+        ("security.md", f"at most {http.MAX_HEADER_BYTES // 1024} KB of headers"),
+        (
+            "security.md",
+            f"{_BODY} ({bodies.BODY_LIMITS['/login'] // 1000} KB for a login); {_IMAGES} for images",
+        ),
+        ("security.md", f"After the first {http.BODY_SECONDS:.0f} s"),
+        (
+            "datasets.md",
+            f"after {source_summary.MAX_SECONDS:.0f} seconds or {source_summary.MAX_FILES:,} files",
+        ),
+        ("text.md", f"An alphabet has at most {MAX_CHARACTERS} characters"),
+    ],
+)
+def test_limits_are_those_of_the_code(page, words):
+    assert words in " ".join(text(page).split())
 
 
 def test_everything_available_to_networks_is_described():
