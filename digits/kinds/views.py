@@ -131,7 +131,8 @@ def chart_of(metric: str, charts: Sequence[Chart]) -> Chart:
 def format_number(value: float | None) -> str:
     """Format ``value`` with three significant digits, as an integer from 1000, or with an exponent.
 
-    Such as ``0.0123``, ``12,345`` or ``1.2e-6``. ``static/js/format.js`` does the same.
+    Such as ``0.0123``, ``12,345`` or ``1.2e-6``. Zeros at the end mean that ``value`` was rounded, as in ``1.10``
+    for 1.0986. ``static/js/format.js`` does the same.
     """
     if value is None or not math.isfinite(value):
         return "–"
@@ -140,7 +141,8 @@ def format_number(value: float | None) -> str:
     rounded = float(Context(digits, ROUND_HALF_UP).create_decimal(float(value)))
     if 1000 <= abs(rounded) < 1e6:
         return f"{rounded:,.0f}"
-    return re.sub(r"(?<=e[+-])0", "", f"{rounded or 0:.3g}")
+    is_rounded = rounded != float(f"{value:.6g}")
+    return re.sub(r"(?<=e[+-])0|\.$", "", f"{rounded:#.3g}" if is_rounded else f"{rounded or 0:.3g}")
 
 
 def describe_images(width: int, height: int, channels: int) -> str:

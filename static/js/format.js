@@ -72,13 +72,18 @@ export function bytes(count) {
   return `${(count / 1000 ** power).toFixed(1)} ${['kB', 'MB', 'GB', 'TB'][power - 1]}`;
 }
 
-/** A number with three significant digits, as an integer from 1000, or with an exponent: 0.0123, 12,345, 1.2e-6. */
+/**
+ * A number with three significant digits, as an integer from 1000, or with an exponent: 0.0123, 12,345, 1.2e-6. Zeros at the
+ * end mean that it was rounded: 1.10 for 1.0986.
+ */
 export function number(value) {
   if (!Number.isFinite(value)) return '–';
   const digits = Math.abs(value) < 1e6 ? Math.max(3, String(Math.trunc(Math.abs(value))).length) : 3;
   const rounded = Number(value.toPrecision(digits)) || 0; // not -0
+  const isRounded = rounded !== Number(value.toPrecision(6));
   const size = Math.abs(rounded);
-  return size >= 1e6 || (size > 0 && size < 1e-4) ? rounded.toExponential() : rounded.toLocaleString('en', { maximumSignificantDigits: 6 });
+  if (size >= 1e6 || (size > 0 && size < 1e-4)) return rounded.toExponential(isRounded ? 2 : undefined);
+  return rounded.toLocaleString('en', { minimumSignificantDigits: isRounded ? 3 : 1, maximumSignificantDigits: 6 });
 }
 
 /** An axis label with as many decimals as the distance between labels requires, and few characters. */
