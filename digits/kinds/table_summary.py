@@ -16,7 +16,7 @@ from digits.data.shards import files_in, is_shard
 from digits.data.sources import ImageSource, count_of, first_lines, show
 from digits.data.tables import Cells, Row, TableFile, Value
 from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
-from digits.kinds.table_source import SplitTable
+from digits.kinds.table_source import SplitTable, TableRows
 
 # Maximum size to read; larger tables are summarized from their beginning.
 MAX_BYTES = 8 << 20
@@ -41,12 +41,11 @@ class RowSource(Generic[Value]):
     remarks: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(
-        cls, contents: str, table: TableFile, rows: Iterator[Row[Value]], image: int, roles: dict[int, str]
-    ) -> RowSource[Value]:
-        """Return the ``rows`` of ``table`` with the column of images at ``image``; ``roles`` are those of others."""
-        preview = Preview.of(table, {image: "image", **roles})
-        return cls(contents, rows, table.is_whole, table.images_in(image), preview, table.remarks)
+    def of(cls, contents: str, opened: TableRows[Value], role: str) -> RowSource[Value]:
+        """Return the rows of an ``opened`` table; ``role`` is that of the columns of targets."""
+        table = opened.table
+        preview = Preview.of(table, {opened.image: "image", **dict.fromkeys(opened.targets, role)})
+        return cls(contents, opened.rows, table.is_whole, opened.images, preview, table.remarks)
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,7 @@ def summarize_target_image_table(
         opened.append(rows)
         word = recipe.target_word
         contents = f"an image and a {word} each" if rows.has_targets else "an image each"
-        roles = dict.fromkeys(rows.targets, word) if rows.has_targets else {}
-        return RowSource.of(contents, rows.table, rows.rows, rows.image, roles)
+        return RowSource.of(contents, rows, word)
 
     def describe_rows(rows: list[Row[str]], summary: SourceSummary) -> None:
         sample = rows[:SAMPLE_IMAGES]

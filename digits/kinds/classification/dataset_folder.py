@@ -10,7 +10,7 @@ from digits.data.dataset_folder import Contents
 from digits.data.image_lists import need_an_image
 from digits.data.sources import SplitPlan, UnusableSource, listed
 from digits.data.tables import Faults, Row, SourceNotes
-from digits.kinds.classification.listing import OpenTable, collect, json_rows
+from digits.kinds.classification.listing import collect, json_rows, open_labels
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 
@@ -57,7 +57,7 @@ def metadata_rows(path: Path, source: DatasetFolder) -> Iterator[Row[str]]:
         label_column=source.label_column,
         header="yes",
     )
-    return OpenTable.open(path, settings).rows(path.parent)
+    return open_labels(path, settings, path.parent).rows
 
 
 def _read_parquet(

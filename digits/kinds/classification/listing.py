@@ -31,6 +31,7 @@ from digits.data.sources import (
 )
 from digits.data.tables import (
     MAX_TABLE_BYTES,
+    Cells,
     Faults,
     Row,
     SourceNotes,
@@ -43,6 +44,7 @@ from digits.data.tables import (
 )
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
+from digits.kinds.table_source import TableRows
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
@@ -77,51 +79,48 @@ def text_rows(
 
 
 @dataclass(frozen=True)
-class OpenTable:
-    """A CSV file with its columns of images and labels, by place."""
+class LabelRows(TableRows[str]):
+    """The ``rows`` of a CSV file with the label of each image; its columns may contain the ``pixels``."""
 
-    table: TableFile
-    image: int
-    label: int
     pixels: PixelImages | None = None
 
-    @classmethod
-    def open(cls, path: Path, settings: Tables, max_bytes: int = MAX_TABLE_BYTES) -> OpenTable:
-        """Open ``path``, detecting what ``settings`` leave open; raises UnusableSource."""
-        table = open_table(path, _is_header, max_bytes, settings.dialect)
-        if not (settings.val or settings.test):
-            table.declare_splits()
-        if len(table.columns) < 2:
-            raise UnusableSource(
-                f"{show(path.name)} has only one column.", "Each line needs an image and a label."
-            )
-        pixels = None if settings.image_column else find_pixels(table)
-        image = pixels.places[0] if pixels else table.place(settings.image_column)
-        table.need_paths(image)
-        others = [place for place in table.places([], image) if not pixels or place not in set(pixels.places)]
-        if not others:
-            raise UnusableSource(
-                f"{show(path.name)} has no column of labels.", "Each line needs an image and a label."
-            )
-        usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
-        label = (
-            table.place(settings.label_column)
-            if settings.label_column
-            else (usual or [place for place in others if not table.is_index(place)] or others)[0]
+
+def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_TABLE_BYTES) -> LabelRows:
+    """Open a CSV file of images below ``root``, detecting what ``settings`` leave open.
+
+    Raises UnusableSource, also during iteration.
+    """
+    table = open_table(path, _is_header, max_bytes, settings.dialect)
+    if not (settings.val or settings.test):
+        table.declare_splits()
+    if len(table.columns) < 2:
+        raise UnusableSource(
+            f"{show(path.name)} has only one column.", "Each line needs an image and a label."
         )
-        if label == image:
-            raise UnusableSource(
-                f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
-            )
-        return cls(table, image, label, pixels)
+    pixels = None if settings.image_column else find_pixels(table)
+    image = pixels.places[0] if pixels else table.place(settings.image_column)
+    table.need_paths(image)
+    others = [place for place in table.places([], image) if not pixels or place not in set(pixels.places)]
+    if not others:
+        raise UnusableSource(
+            f"{show(path.name)} has no column of labels.", "Each line needs an image and a label."
+        )
+    usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
+    label = (
+        table.place(settings.label_column)
+        if settings.label_column
+        else (usual or [place for place in others if not table.is_index(place)] or others)[0]
+    )
+    if label == image:
+        raise UnusableSource(
+            f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
+        )
 
-    def rows(self, root: Path) -> Iterator[Row[str]]:
-        if self.pixels:
-            return self.table.parse_stored(self.pixels.name, self._label)
-        return self.table.parse(root, self.image, self._label)
+    def parse(cells: Cells) -> str:
+        return _class_name(one_line(cells[label]) if label < len(cells) else "")
 
-    def _label(self, cells: list[str]) -> str:
-        return _class_name(one_line(cells[self.label]) if self.label < len(cells) else "")
+    rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
+    return LabelRows(table, image, [label], rows, pixels)
 
 
 def _is_header(cells: list[str]) -> bool:
@@ -175,8 +174,8 @@ def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes)
     splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
     for name, split in splits_of(source).items():
-        opened = OpenTable.open(Path(split.file), source)
-        for part, rows in by_split(opened.rows(Path(split.folder)), opened.table, name).items():
+        opened = open_labels(Path(split.file), source, Path(split.folder))
+        for part, rows in by_split(opened.rows, opened.table, name).items():
             faults = Faults(Path(split.file), max_unusable_percent, part)
             faults.notes = opened.table.remarks if part == name else []
             splits[part] = collect(rows, split, faults, notes, known)

@@ -16,7 +16,7 @@ from digits.data.named_classes import named_classes
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
-from digits.kinds.classification.listing import OpenTable, text_rows
+from digits.kinds.classification.listing import open_labels, text_rows
 from digits.kinds.classification.reader import (
     Scan,
     large_enough,
@@ -103,10 +103,8 @@ def summarize_tables(path: Path, settings: Tables, root: Path) -> Iterator[Sourc
     """Yield increasingly complete summaries of the CSV file ``path`` of images below ``root``."""
 
     def open_rows() -> RowSource[str]:
-        opened = OpenTable.open(path, settings, MAX_BYTES)
-        source = RowSource.of(
-            "a label each", opened.table, opened.rows(root), opened.image, {opened.label: "label"}
-        )
+        opened = open_labels(path, settings, root, MAX_BYTES)
+        source = RowSource.of("a label each", opened, "label")
         source.images = source.images or opened.pixels
         return source
 

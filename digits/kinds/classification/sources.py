@@ -20,7 +20,7 @@ from digits.data.sources import UnusableSource, show
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
 from digits.kinds.classification.dataset_folder import need_images
-from digits.kinds.classification.listing import OpenTable, splits_of
+from digits.kinds.classification.listing import open_labels, splits_of
 from digits.kinds.classification.overview import (
     FolderOverview,
     suggest_beside,
@@ -413,7 +413,8 @@ class CsvLists(Lists):
     def check(self, form: Any, recipe: CreateClassification) -> None:
         if not self.uses_upload(form):
             assert isinstance(recipe.files, Tables)
-            OpenTable.open(Path(recipe.files.train.file), recipe.files).table.need_rows()
+            train = recipe.files.train
+            open_labels(Path(train.file), recipe.files, Path(train.folder)).table.need_rows()
 
     def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
         return summarize_tables(Path(files.train.file), files, Path(files.train.folder))

@@ -41,7 +41,7 @@ class Overview:
             separator = SEPARATOR_NAMES[recipe.separator]
             contents = f"labels in “{show(recipe.label_columns[0])}”, separated by {separator}"
         role = "label" if recipe.layout == "columns" else "labels"
-        return RowSource.of(contents, rows.table, rows.rows, rows.image, dict.fromkeys(rows.targets, role))
+        return RowSource.of(contents, rows, role)
 
     def describe(self, rows: list[Row[Labels]], summary: SourceSummary) -> None:
         """Add the labels and their number of images."""

@@ -36,8 +36,7 @@ class Overview:
         rows = open_numbers(self._recipe, table, MAX_BYTES)
         self._names = rows.names
         what = "a number" if len(self._names) == 1 else f"{len(self._names)} numbers"
-        roles = dict.fromkeys(rows.targets, "target")
-        return RowSource.of(f"{what} each: {listed(self._names)}", rows.table, rows.rows, rows.image, roles)
+        return RowSource.of(f"{what} each: {listed(self._names)}", rows, "target")
 
     def describe(self, rows: list[Row[list[float]]], summary: SourceSummary) -> None:
         """Add the range of each number, and the distribution of the first one."""
