@@ -53,9 +53,8 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
 @pytest.fixture(scope="session")
 def server(start_server: Callable[..., ServerProcess], stores: Stores) -> ServerProcess:
     """A server with the stores."""
-    return start_server(
-        "--no-standby", *(f"--model-store={store}" for store in (stores.held, stores.local, stores.empty))
-    )
+    options = (f"--model-store={store}" for store in (stores.held, stores.local, stores.empty))
+    return start_server("--no-standby", *options, module="tests.browser.patient_server")
 
 
 def test_each_store_is_loaded_on_its_own(
