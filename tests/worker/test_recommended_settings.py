@@ -109,7 +109,7 @@ def test_the_loss_falls_with_the_recommended_settings(tmp_path: Path, start: Any
     places = WeightsPlaces(tmp_path / "weights")
     with Flask("digits").app_context():  # for the form
         save_recommended(tmp_path / "model", best, made.folder, places, Resources())
-    outcome = start(tmp_path / "model" / "train").wait(5 * SECONDS_ALLOWED)
+    outcome = start(tmp_path / "model" / "train").wait(2 * SECONDS_ALLOWED)
     assert isinstance(outcome.events[-1], Finished), outcome.output
     losses = outcome.values("train", case.metric)
     tenth = max(1, len(losses) // 10)

@@ -169,7 +169,7 @@ def test_a_network_for_classification_learns(model, start, tmp_path, monkeypatch
         solver={"type": settings["solver_type"], "learning_rate": float(settings["learning_rate"])},
         lr_policy={"policy": "cosine"},
     )
-    outcome = start(task).wait(5 * SECONDS_ALLOWED)
+    outcome = start(task).wait(2 * SECONDS_ALLOWED)
     assert isinstance(outcome.events[-1], Finished), outcome.output
     if lesson.features:
         missing = (PUBLISHED[name][0] - 3) * (lesson.features + 1)  # for 3 classes instead of 1000

@@ -10,7 +10,7 @@ import pytest
 from digits.core.events import Finished, Warned
 from digits.worker.tasks import forecast
 from tests.worker import networks
-from tests.worker.conftest import Outcome
+from tests.worker.conftest import SECONDS_ALLOWED, Outcome
 
 
 def test_a_gain_a_loss_and_a_draw_are_told_apart() -> None:
@@ -77,7 +77,9 @@ def test_a_preflight_measures_the_share_of_a_worker_and_a_sum(preflight: Any) ->
 
 
 @pytest.mark.nightly
-def test_a_preflight_runs_workers_of_this_machine(preflight: Any) -> None:
+def test_a_preflight_runs_workers_of_this_machine(preflight: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "SECONDS_FOR_WORKERS", SECONDS_ALLOWED)
+    monkeypatch.setattr(forecast, "HUNG_SECONDS", SECONDS_ALLOWED)
     outcome = preflight(networks.LINEAR, workers=2)
     assert result_of(outcome)["workers"]["message"].startswith("2 workers:")
     assert "measured on this machine: a step takes" in result_of(outcome)["workers"]["message"]
