@@ -16,11 +16,11 @@ import os
 import stat
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
@@ -72,8 +72,7 @@ _PROGRESSIVE_FACTOR = 4
 _BITS_PER_SAMPLE = 258
 
 
-@dataclass(frozen=True)
-class Picture:
+class Picture(Struct, frozen=True, dict=True):
     """A decoded image in mode L or RGB, and the file it was read from.
 
     ``plain``: the file contains exactly these pixels in this mode with 8 bits each, upright and opaque, so that it
@@ -106,7 +105,7 @@ class Picture:
         image = self.image
         across, down = image.width / self.size[0], image.height / self.size[1]
         padded = pad(image, round(size[0] * across), round(size[1] * down))
-        return replace(self, decoded=padded, plain=False, size=size)
+        return structs.replace(self, decoded=padded, plain=False, size=size)
 
     def resize(self, width: int, height: int, mode: str, *, seed: int = 0) -> Pixels:
         """Resize the image as the function `resize` does. For JPEG files, the values may differ by 1, rarely 2."""

@@ -18,7 +18,7 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _LEVEL = 1
 _UP = 2
 _COLOR_TYPES = {1: 0, 3: 2, 4: 6}
-_MODES = {0: ("L", 1), 2: ("RGB", 3)}
+_FORMATS = {0: (pyspng.c.SPNG_FMT_G8, 1), 2: (pyspng.c.SPNG_FMT_RGB8, 3)}
 _RGB = 2
 _WIDE_COLORS = (_RGB, 4, 6)
 _HEADER = struct.Struct(">IIBBBBB")
@@ -60,19 +60,19 @@ def decode_simple(data: bytes, max_pixels: int) -> NDArray[np.uint8] | None:
     if not data.startswith(SIGNATURE) or len(data) < _HEADER_END:
         return None
     width, height, bits, color, *methods = _HEADER.unpack_from(data, 16)
-    if bits != 8 or color not in _MODES or any(methods) or not 0 < width * height <= max_pixels:
+    if bits != 8 or color not in _FORMATS or any(methods) or not 0 < width * height <= max_pixels:
         return None
     compressed = _simple_contents(data)
     if compressed is None:
         return None
-    mode, channels = _MODES[color]
+    format_, channels = _FORMATS[color]
     try:
         # libspng does not verify the checksum of the decompressed rows.
         deflate.zlib_decompress(compressed, height * (1 + width * channels))
-        pixels: NDArray[np.uint8] = pyspng.load(data, mode)
+        pixels: NDArray[np.uint8] = pyspng.c.spng_decode_image_bytes(data, format_)
     except (deflate.DeflateError, RuntimeError):
         return None
-    return pixels.reshape(height, width, channels)
+    return pixels
 
 
 def decode_wide_color(data: bytes) -> NDArray[np.uint16] | None:

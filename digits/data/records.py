@@ -31,12 +31,12 @@ import os
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, BinaryIO, Self, TypeVar, cast
 
 import google_crc32c
+import msgspec
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
@@ -82,8 +82,7 @@ _MAX_INT64 = (1 << 63) - 1
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(msgspec.Struct, frozen=True):
     """An image and its features.
 
     ``data`` is a PNG or JPEG file, for the format ``raw`` the pixels, uint8 [height, width, channels], or for
@@ -97,7 +96,7 @@ class Record:
     height: int
     width: int
     channels: int
-    features: Features = field(default_factory=dict)
+    features: Features = {}
     source: bytes = b""
     source_size: tuple[int, int] = (0, 0)
     source_mode: str = ""
