@@ -51,7 +51,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
 
 /** Shows `doing`, the elapsed time, and the stage that `stage()`, if set, returns when polled. */
 function startProgress(region, doing) {
-  const box = element('div', 'step-progress');
+  const box = element('div', 'step-progress stack stack-tight');
   const line = element('p', 'muted small');
   const words = element('span', '', doing);
   words.setAttribute('role', 'status');
