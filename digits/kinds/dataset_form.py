@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Generic, cast
 
 from wtforms import IntegerField, PasswordField, SelectField, StringField
 from wtforms.validators import (
-    DataRequired,
     InputRequired,
     Length,
     NumberRange,
@@ -35,8 +34,6 @@ from digits.data.shares import CreateWithShares, Shares
 from digits.data.sources import UnusableSource
 from digits.kinds.compute_form import ComputeFields
 from digits.kinds.form_fields import (
-    NAME_LENGTH,
-    OWN_DIRECTION,
     AllowedPath,
     Between,
     Binding,
@@ -47,6 +44,7 @@ from digits.kinds.form_fields import (
     WholeNumber,
     as_field_error,
     choices,
+    name_field,
     number,
     select,
     whole,
@@ -120,11 +118,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     }
     has_images = True
 
-    dataset_name = StringField(
-        "Dataset name",
-        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
-        render_kw=OWN_DIRECTION,
-    )
+    dataset_name = name_field("Dataset name", "Enter a name for the dataset.")
     resize_channels = select("Color mode", CHANNELS, CreateDataset, "channels")
     resize_width = required_integer("Width", CreateDataset, "width")
     resize_height = required_integer("Height", CreateDataset, "height")

@@ -15,7 +15,15 @@ from wtforms import BooleanField, Field, FloatField, Form, IntegerField, SelectF
 from wtforms.fields.choices import SelectChoice
 from wtforms.fields.core import UnboundField
 from wtforms.form import FormMeta
-from wtforms.validators import InputRequired, Length, NumberRange, Optional, StopValidation, ValidationError
+from wtforms.validators import (
+    DataRequired,
+    InputRequired,
+    Length,
+    NumberRange,
+    Optional,
+    StopValidation,
+    ValidationError,
+)
 from wtforms.widgets import NumberInput, TextArea
 
 from digits.core import schema
@@ -486,6 +494,12 @@ def number_list(
     binding = Binding(kind, name)
     default = [] if binding.limits.default is None else [binding.limits.default]
     return NumberList(label, number_type, binding.limits, default=default, binding=binding)
+
+
+def name_field(label: str, words: str) -> StringField:
+    """A required name of a job; ``words`` ask for it."""
+    checks = [DataRequired(words), Length(max=NAME_LENGTH)]
+    return StringField(label, validators=checks, render_kw=OWN_DIRECTION)
 
 
 def text_field(label: str, kind: type[Struct], name: str, *validators: Any) -> TextField:

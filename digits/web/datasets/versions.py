@@ -10,7 +10,7 @@ import msgspec
 from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import IntegerField, StringField
-from wtforms.validators import DataRequired, Length, NumberRange, Optional, ValidationError
+from wtforms.validators import NumberRange, Optional, ValidationError
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, read_json, write_json
@@ -25,12 +25,12 @@ from digits.kinds import kind_named
 from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer
 from digits.kinds.form_fields import (
     NAME_LENGTH,
-    OWN_DIRECTION,
     Between,
     DecimalField,
     JobForm,
     OptionalInteger,
     errors_of,
+    name_field,
     select,
 )
 from digits.kinds.jobs import DatasetJob
@@ -76,11 +76,7 @@ class VersionForm(JobForm):
 
     LONG_FIELDS = frozenset({"edits"})
 
-    dataset_name = StringField(
-        "Name",
-        validators=[DataRequired("Enter a name for the dataset."), Length(max=NAME_LENGTH)],
-        render_kw=OWN_DIRECTION,
-    )
+    dataset_name = name_field("Name", "Enter a name for the dataset.")
     edits = EditsField("Changes", default="")
     keep = DecimalField("Images to keep (%)", default=100, validators=[NumberRange(0.01, 100)])
     pct_val = OptionalInteger("Validation split", validators=_SHARE)

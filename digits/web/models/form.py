@@ -14,7 +14,7 @@ from wtforms import (
     StringField,
     TextAreaField,
 )
-from wtforms.validators import DataRequired, InputRequired, Length, Optional, ValidationError
+from wtforms.validators import InputRequired, Length, Optional, ValidationError
 
 from digits.core import schedules, schema
 from digits.core.model_job import ModelJob
@@ -22,8 +22,6 @@ from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, Solver, Train, Transfo
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
 from digits.kinds.form_fields import (
-    NAME_LENGTH,
-    OWN_DIRECTION,
     AllowedPath,
     Between,
     Binding,
@@ -33,6 +31,7 @@ from digits.kinds.form_fields import (
     WholeNumber,
     choices,
     flag,
+    name_field,
     number,
     number_list,
     numbers_in,
@@ -122,11 +121,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
 
     LONG_FIELDS = frozenset({"custom_network"})
 
-    model_name = StringField(
-        "Model name",
-        validators=[DataRequired("Enter a name for the model."), Length(max=NAME_LENGTH)],
-        render_kw=OWN_DIRECTION,
-    )
+    model_name = name_field("Model name", "Enter a name for the model.")
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
 
     train_epochs = WholeNumber(

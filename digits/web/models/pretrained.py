@@ -12,7 +12,7 @@ from werkzeug.datastructures import FileStorage
 from werkzeug.utils import secure_filename
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import SelectField, StringField, TextAreaField
-from wtforms.validators import DataRequired, Length, NumberRange, Optional
+from wtforms.validators import DataRequired, NumberRange, Optional
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob, epoch_label
@@ -21,12 +21,12 @@ from digits.data.model_archive import INFO_FILE, names_of
 from digits.kinds.dataset_form import RESIZE_MODES
 from digits.kinds.form_fields import (
     NAME_LENGTH,
-    OWN_DIRECTION,
     AllowedPath,
     JobForm,
     OptionalInteger,
     choices,
     errors_of,
+    name_field,
     select,
 )
 from digits.web.jobs.access import check_owner
@@ -54,9 +54,7 @@ class PretrainedForm(JobForm):
 
     LONG_FIELDS = frozenset({"labels"})
 
-    job_name = StringField(
-        "Name", validators=[DataRequired("Enter a name."), Length(max=NAME_LENGTH)], render_kw=OWN_DIRECTION
-    )
+    job_name = name_field("Name", "Enter a name.")
     source = StringField(
         "Model", validators=[DataRequired("Upload a model, or enter its path."), AllowedPath("any")]
     )
