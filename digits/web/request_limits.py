@@ -12,10 +12,8 @@ from digits.core.recipe import MAX_EPOCHS, MapEmbeddings
 from digits.data.predictions import MAX_IMAGES
 from digits.kinds.request_fields import whole
 
-_MAPPED = schema.limits(MapEmbeddings, "records")
-
 # The default, the smallest and the largest value. The macro ``integer`` renders a field of a page.
-LIMITS: Mapping[str, tuple[Any, int, int]] = {
+LIMITS: Mapping[str, tuple[Any, ...]] = {
     "num_test_images": (None, 1, MAX_IMAGES),
     "top_n": (9, 1, 100),
     "rows": (5, 1, 50),
@@ -23,7 +21,7 @@ LIMITS: Mapping[str, tuple[Any, int, int]] = {
     "seed": (None, 0, schema.LARGEST_SEED),
     "train_epochs": (None, 1, MAX_EPOCHS),
     "more_epochs": (None, 1, MAX_EPOCHS),
-    "records": (_MAPPED.default, int(_MAPPED.low or 0), int(_MAPPED.high or 0)),
+    "records": schema.limits(MapEmbeddings, "records")[:3],
 }
 
 
