@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from tests.leftovers import check_folders_of_server
-from tests.waiting import has_ended, wait_until
+from tests.waiting import has_ended, pause_after, wait_until
 
 PATIENCE_SECONDS = 90
 SLOW_LINEAR = """import time
@@ -90,10 +90,11 @@ class RealServer:
             return str(answer.read(), "utf-8")
 
     def wait(self, question: Callable[[], Any]) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         while not question():
-            assert time.monotonic() < deadline, "timed out"
-            time.sleep(0.1)
+            waited = time.monotonic() - began
+            assert waited < PATIENCE_SECONDS, "timed out"
+            time.sleep(max(0.05, pause_after(waited)))
 
     def wait_until_warm(self) -> None:
         """Wait for the fork server: until it is ready, each task loads TensorFlow itself."""

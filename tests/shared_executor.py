@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
+import functools
 import time
 from pathlib import Path
 
 from digits.core.job import DeviceRequest
 from digits.core.task import Handle
-from digits.runtime.devices import Devices
+from digits.runtime.devices import Devices, Driver
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Placement
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import limits
 
 PATIENCE_SECONDS = 120
+# Asking starts a program.
+ask_driver_once = functools.cache(Driver().ask)
 ON_CPU = Placement(DeviceRequest("training"), ("cpu",))
 
 
@@ -28,7 +31,7 @@ class SharedExecutor(LocalExecutor):
     def for_site(self) -> SharedExecutor:
         """Return an executor with a ledger of its own, which uses the same fork server."""
         executor = copy.copy(self)
-        executor.ledger = DeviceLedger(limits(), Devices().gpus)
+        executor.ledger = DeviceLedger(limits(), Devices(ask_driver_once).gpus)
         return executor
 
     def wait_until_warm(self) -> None:

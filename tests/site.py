@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,16 +27,20 @@ from digits.client import Answer, Client
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
+from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.core.status import Status
 from digits.data import evaluation
 from digits.kinds.standard_networks import network
+from digits.runtime.devices import Devices
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor
 from digits.web.app import create_app, load_kinds
+from digits.web.responses import assets
 from digits.web.services import Services
-from tests.shared_executor import SharedExecutor
+from tests.shared_executor import SharedExecutor, ask_driver_once
 from tests.stalls import STALLS
+from tests.waiting import wait_until
 
 PATIENCE_SECONDS = 120
 
@@ -68,6 +72,11 @@ def compile_once(rule: Rule, append_unknown: bool = True) -> Callable[..., Any]:
 
 
 Rule._compile_builder = compile_once
+HASH_FILES = assets._digest
+# The static files of the checkout do not change during the tests.
+STATIC_FOLDER = resource_folder("static")
+STATIC_DIGEST = functools.cache(functools.partial(HASH_FILES, STATIC_FOLDER))
+assets._digest = lambda folder: STATIC_DIGEST() if folder == STATIC_FOLDER else HASH_FILES(folder)
 
 
 def site_settings(folder: Path, **changes: Any) -> Settings:
@@ -125,18 +134,13 @@ class Site:
 
     def wait(self, question: Callable[[], Any]) -> Any:
         """Let the scheduler run until ``question`` returns a true value."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not (answer := question()):
-            assert time.monotonic() < deadline, "timed out"
-            gevent.sleep(0.05)
-        return answer
+        return wait_until(question, PATIENCE_SECONDS)
 
     def status(self, job_id: str) -> str:
         return self.api.status(job_id).status
 
     def wait_for_end(self, job_id: str) -> str:
-        ended = ("Done", "Aborted", "Error")
-        self.wait(lambda: self.status(job_id) in ended)
+        self.wait(lambda: not self.services.store.get(job_id, Job).status.is_running)
         return self.status(job_id)
 
     def wait_until_done(self, job_id: str) -> str:
@@ -282,7 +286,9 @@ def open_site(
     app.jinja_env.bytecode_cache = COMPILED_TEMPLATES
     app.config["PROPAGATE_EXCEPTIONS"] = False
     app.wsgi_app = STALLS.watch.wrap(_whole(app.wsgi_app))
-    return Site(app, app.test_client(), settings.data_roots[0])
+    site = Site(app, app.test_client(), settings.data_roots[0])
+    site.services.devices = Devices(ask_driver_once)
+    return site
 
 
 def open_idle_site(settings: Settings) -> Site:
