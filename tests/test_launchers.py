@@ -166,7 +166,7 @@ def bare_system(tmp_path: Path) -> Path:
         (folder / name).symlink_to(shutil.which(name) or f"/usr/bin/{name}")
     write_program(
         folder / "apt-get",
-        f'echo "apt-get $*" >>"$STAND_IN_NOTES"; : >{folder}/chromium; chmod +x {folder}/*',
+        f'echo "apt-get $*" >>"$STAND_IN_NOTES"; : >{folder}/chromium-headless-shell; chmod +x {folder}/*',
     )
     write_program(folder / "id", "echo 0")
     return folder
@@ -229,12 +229,21 @@ def test_testing_also_installs_serving_requirements(checkout):
 def test_a_missing_chromium_is_installed_if_possible(checkout, bare_system):
     answer = checkout.run("digits-test", PATH=str(bare_system), TMPDIR=str(checkout.folder))
     assert answer.returncode == 0, answer.stderr
-    assert "apt-get install --yes --no-install-recommends chromium" in checkout.asked
+    assert "apt-get install --yes --no-install-recommends chromium-headless-shell" in checkout.asked
 
 
 def test_a_missing_chromium_that_cannot_be_installed_is_reported(checkout, bare_system):
     write_program(bare_system / "id", "echo 1000")
     answer = checkout.run("digits-test", PATH=str(bare_system))
     assert answer.returncode == 1
-    assert "apt-get install chromium" in answer.stderr
+    assert "apt-get install chromium-headless-shell" in answer.stderr
     assert not any("apt-get" in line for line in checkout.asked)
+
+
+@pytest.mark.parametrize("user", ["0", "1000"])
+def test_the_complete_chromium_is_enough(checkout, bare_system, user):
+    write_program(bare_system / "id", f"echo {user}")
+    write_program(bare_system / "apt-get", "exit 1")
+    write_program(bare_system / "chromium", "")
+    answer = checkout.run("digits-test", PATH=str(bare_system), TMPDIR=str(checkout.folder))
+    assert answer.returncode == 0, answer.stderr

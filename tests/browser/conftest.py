@@ -250,8 +250,8 @@ def playwright_driver() -> Iterator[Playwright]:
 def chromium(playwright_driver: Playwright) -> Iterator[Browser]:
     """The Chromium installed on the system; nothing is downloaded."""
     expect.set_options(timeout=PATIENCE_MILLISECONDS)
-    path = shutil.which("chromium")
-    assert path, "Chromium is missing; on Debian: apt-get install chromium"
+    path = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    assert path, "Chromium is missing; on Debian: apt-get install chromium-headless-shell"
     browser = playwright_driver.chromium.launch(executable_path=path, headless=True, args=CHROMIUM_OPTIONS)
     yield browser
     browser.close()
