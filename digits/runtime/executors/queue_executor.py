@@ -157,6 +157,13 @@ class _Attempt(Struct):
     phase: Literal["waiting", "running", "interrupted"]
     nodes: str = ""
 
+    @classmethod
+    def load(cls, folder: Path) -> Self | None:
+        try:
+            return files.read_json(folder / node_job.ATTEMPT_FILE, cls, below=folder)
+        except files.UnreadableFile:
+            return None
+
 
 @dataclass
 class Run(Generic[J]):
@@ -326,6 +333,11 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """Return whether no exit record of the ended ``job`` can appear, because ``run`` starts again."""
         return False
 
+    def _environment_of(self, request: DeviceRequest) -> dict[str, str]:
+        """Return the environment variables of a task with this ``request``, which sees no GPUs unless it gets some."""
+        hidden = {} if gpus_per_node(request) else {"CUDA_VISIBLE_DEVICES": ""}
+        return {**self._environment, **hidden}
+
     # Runs
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
@@ -398,14 +410,14 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         return task_output.clean(data[-limit:].decode(errors="replace")), 0
 
     def warm_up(self) -> None:
-        """Cancel the jobs of runs that have ended, in the background."""
-        self._begin_work()
+        """Follow the jobs in the background, and cancel those of runs that have ended."""
+        self._bell.set()
+        if not self._is_closed and (self._worker is None or self._worker.ready()):
+            self._worker = gevent.spawn(self._work)
 
     def nodes(self, folder: Path) -> str:
-        try:
-            return files.read_json(folder / node_job.ATTEMPT_FILE, _Attempt, below=folder).nodes
-        except files.UnreadableFile:
-            return ""
+        attempt = _Attempt.load(folder)
+        return attempt.nodes if attempt else ""
 
     def close(self) -> None:
         """Stop following the jobs, which keep running, except those that were asked to stop."""
@@ -442,12 +454,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
     def _follow(self, run: Run[J]) -> None:
         self._runs[run.folder] = run
         self._ended.pop(run.comment, None)
-        self._begin_work()
-
-    def _begin_work(self) -> None:
-        self._bell.set()
-        if not self._is_closed and (self._worker is None or self._worker.ready()):
-            self._worker = gevent.spawn(self._work)
+        self.warm_up()
 
     def _notice_attempt(self, run: Run[J]) -> None:
         """Notice that `node_job` has begun or interrupted an attempt, earlier than by a listing."""
@@ -459,11 +466,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         if key == run.attempt_key:
             return
         run.attempt_key = key
-        try:
-            attempt = files.read_json(Path(run.attempt_path), _Attempt, below=run.folder)
-        except files.UnreadableFile:
-            return
-        if attempt.token != run.submission.token:
+        attempt = _Attempt.load(run.folder)
+        if attempt is None or attempt.token != run.submission.token:
             return
         run.attempt_seen_at, run.phase, run.job = time.monotonic(), attempt.phase, None
         run.failed_starts = 0

@@ -108,9 +108,6 @@ class RayExecutor(QueueExecutor[RayJob]):
     def _create(self, folder: Path, run: int, request: DeviceRequest) -> RaySubmission:
         compute, token = request.compute, secrets.token_hex(8)
         command = [self._python, "-P", "-m", ray_job.__name__, str(folder), token, str(compute.workers)]
-        variables = {**self._environment}
-        if not gpus_per_node(request):
-            variables["CUDA_VISIBLE_DEVICES"] = ""
         prelude = [
             f'[ "$1" = {token} ] || exit 0',  # the job of an earlier run, which Ray did not stop
             f"exec >>{shlex.quote(str(folder / RaySubmission.LOG))} 2>&1",
@@ -118,7 +115,7 @@ class RayExecutor(QueueExecutor[RayJob]):
         if compute.cpus is None:
             prelude.append("unset OMP_NUM_THREADS")  # which Ray sets to 1
         script = [*command, *self._program, str(folder)]
-        RaySubmission.write_script(folder, run, script, variables, prelude)
+        RaySubmission.write_script(folder, run, script, self._environment_of(request), prelude)
         # A node asks for the contents of an existing file, but may remember for a minute that there was none.
         files.write_bytes(folder / node_job.STOP_FILE, b"0")
         resources = _resources(request)

@@ -22,11 +22,12 @@ from digits.runtime.executors.queue_executor import (
     QueueExecutor,
     QueueOptions,
     Run,
+    Unreachable,
     save,
 )
 from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
-from digits.runtime.executors.slurm.queue import Queue, SlurmJob, array_limit, command_environment
+from digits.runtime.executors.slurm.queue import Queue, SlurmJob, array_limit, ask, command_environment
 from digits.runtime.executors.slurm.submission import (
     SlurmSubmission,
     array_arguments,
@@ -102,7 +103,7 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
     # The scheduler
 
     def _create(self, folder: Path, run: int, request: DeviceRequest) -> SlurmSubmission:
-        return SlurmSubmission.create(folder, run, request, self._program, self._environment)
+        return SlurmSubmission.create(folder, run, request, self._program, self._environment_of(request))
 
     def _group(self, run: Run[SlurmJob]) -> object:
         submission = _submission(run)
@@ -114,7 +115,7 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
             for run in rest:
                 run.is_unsure = False
             code, text = self._run_command("sbatch", "--parsable", *self._arguments(runs))
-        except CommandFailed as error:
+        except (CommandFailed, Unreachable) as error:
             self._postpone(f"Slurm does not accept jobs: {error}")
             return
         if code == 0:
@@ -154,12 +155,9 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         return [*first.arguments, *array_arguments(elements, self._mark + first.array, script)]
 
     def _array_size(self) -> int:
-        """Return the largest number of jobs to submit together; raises CommandFailed."""
+        """Return the largest number of jobs to submit together; raises Unreachable."""
         if self._max_array_size is None:
-            code, text = self._run_command("scontrol", "show", "config")
-            if code != 0:
-                raise CommandFailed(message_of(text))
-            self._max_array_size = array_limit(text)
+            self._max_array_size = array_limit(in_thread(ask, self._commands, "scontrol", "show", "config"))
         return max(1, min(self._size, self._max_array_size))
 
     def _has_others(self) -> bool:

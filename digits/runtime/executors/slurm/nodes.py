@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 
 from digits.runtime.executors.cluster import Node, Overview
-from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.commands import Commands
 from digits.runtime.executors.queue_executor import Unreachable
-from digits.runtime.executors.slurm.words import message_of
+from digits.runtime.executors.slurm.queue import ask
 
 
 def overview(commands: Commands) -> Overview:
     """Return the nodes and partitions; raises Unreachable."""
-    nodes = _ask(commands, "scontrol", "--oneliner", "--detail", "show", "node")
-    partitions = _ask(commands, "sinfo", "--noheader", "--format=%P")
+    try:
+        nodes = ask(commands, "scontrol", "--oneliner", "--detail", "show", "node")
+        partitions = ask(commands, "sinfo", "--noheader", "--format=%P")
+    except Unreachable as error:
+        raise Unreachable(f"Slurm does not answer: {error}.") from error
     names = [line.strip() for line in partitions.splitlines() if line.strip()]
     return Overview(
         nodes=tuple(parse_node(line) for line in nodes.splitlines() if line.startswith("NodeName=")),
@@ -47,13 +50,3 @@ def _gpus(gres: str) -> int:
 
 def _number(text: str) -> int:
     return int(text) if text.isdecimal() else 0
-
-
-def _ask(commands: Commands, *command: str) -> str:
-    try:
-        code, text = commands.run(*command)
-    except CommandFailed as error:
-        raise Unreachable(f"Slurm does not answer: {error}.") from error
-    if code != 0:
-        raise Unreachable(f"Slurm does not answer: {message_of(text)}.")
-    return text

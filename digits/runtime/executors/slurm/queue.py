@@ -84,13 +84,8 @@ class Queue:
         listing: Listing[SlurmJob] = Listing(time.monotonic())
         # By default, the pending elements of an array share a line, with the reasons of all of them.
         command = ("squeue", "--me", "--array", "--noheader", "--states=all", f"--format={_FORMAT}")
-        try:
-            code, text = self._commands.run(*command)
-        except CommandFailed as error:
-            raise Unreachable(str(error)) from error
-        if code != 0:
-            raise Unreachable(message_of(text))
-        found = {line: self._known.get(line) or parse(line, self._mark) for line in text.splitlines()}
+        lines = ask(self._commands, *command).splitlines()
+        found = {line: self._known.get(line) or parse(line, self._mark) for line in lines}
         jobs = [job for job in found.values() if job]
         # Slurm may hold a job again after its release, without a change of its line.
         self._known = {line: job for line, job in found.items() if job and not job.failed_to_launch}
@@ -103,6 +98,17 @@ class Queue:
                 listing.replaced.append(older)
             listing.jobs[job.comment] = job
         return listing
+
+
+def ask(commands: Commands, *command: str) -> str:
+    """Return what a command of Slurm prints; raises Unreachable if it fails."""
+    try:
+        code, text = commands.run(*command)
+    except CommandFailed as error:
+        raise Unreachable(str(error)) from error
+    if code != 0:
+        raise Unreachable(message_of(text))
+    return text
 
 
 def parse(line: str, mark: str) -> SlurmJob | None:

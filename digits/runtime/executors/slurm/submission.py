@@ -45,10 +45,7 @@ class SlurmSubmission(Submission, kw_only=True):
         """Write the files of a new submission into the ``folder`` of a task; raises OSError."""
         token, workers = secrets.token_hex(8), str(request.compute.workers)
         command = [sys.executable, "-P", "-S", "-m", batch.__name__, str(folder), token, workers]
-        variables = (
-            dict(environment) if gpus_per_node(request) else {**environment, "CUDA_VISIBLE_DEVICES": ""}
-        )
-        cls.write_script(folder, run, [*command, *program, str(folder)], variables)
+        cls.write_script(folder, run, [*command, *program, str(folder)], environment)
         submission = cls(run=run, token=token, arguments=tuple(options(request)))
         submission.save(folder)
         return submission
