@@ -15,6 +15,7 @@ import pytest
 from tests import leftovers
 from tests.leftovers import Leftovers
 from tests.shared_executor import ON_CPU, SharedExecutor
+from tests.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -54,8 +55,8 @@ def test_a_task_in_the_shared_fork_server_is_detected(
     os.kill(handle["pid"], signal.SIGSTOP)
     supervisor = psutil.Process(handle["pid"])
     assert before.since(shared=False) != []
-    ended, _ = psutil.wait_procs([supervisor], timeout=10)
-    assert ended and executor.is_warm()
+    wait_until(lambda: has_ended(supervisor))
+    assert executor.is_warm()
 
 
 def test_open_and_temporary_files_are_detected(before: Leftovers, tmp_path: Path) -> None:
