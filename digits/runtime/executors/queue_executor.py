@@ -580,7 +580,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
             job = listing.jobs.get(comment)
             if job is None:
                 if run.ended_at < listing.began_at:
-                    del self._ended[comment]
+                    self._ended.pop(comment, None)
             elif not job.is_active or (
                 listing.began_at - run.ended_at >= FILE_SECONDS and not in_thread(run.is_repeated)
             ):
