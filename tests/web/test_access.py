@@ -313,11 +313,30 @@ def running(folder: Path, environment: dict[str, str], *options: str) -> Iterato
             process.kill()
 
 
-@pytest.fixture
-def command(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[SmallServer]:
-    """The real server as a subprocess, with a token."""
-    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
+@pytest.fixture(scope="module")
+def old_job(tmp_path_factory: pytest.TempPathFactory) -> DatasetJob:
+    """A job in the folder of `command`."""
+    store = Store(tmp_path_factory.mktemp("command") / "jobs", JOB_TYPES)
+    recipe = CreateClassification(train=FolderSplit(folder="/data"))
+    job = DatasetJob.create(store.new_folder(), name="old", recipe=recipe)
+    job.tasks[0].move(Status.ABORT)
+    store.add(job)
+    store.close()
+    return job
+
+
+@pytest.fixture(scope="module")
+def command(old_job: DatasetJob) -> Iterator[SmallServer]:
+    """The real server as a subprocess, with a token. A signal ends it, and its log contains no secret."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DIGITS_")}
+    with running(old_job.folder.parent.parent, {**environment, "DIGITS_TOKEN": TOKEN}) as server:
         yield server
+        with server.connect() as idle:
+            idle.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert Answer.read(idle).status == 200
+            os.kill(server.process.pid, signal.SIGTERM)
+            assert server.process.wait(30) == 0
+        assert TOKEN not in server.log and f"digits-{server.port}=" not in server.log
 
 
 def test_command_admits_only_its_own_user(tmp_path: Path, clean_environment: dict[str, str]) -> None:
@@ -356,12 +375,7 @@ def test_command_protects_every_route(command: SmallServer) -> None:
     cookie = swapped.headers["set-cookie"].partition(";")[0]
     assert cookie.startswith(f"digits-{command.port}=")
     assert command.get("/", f"Cookie: {cookie}").status == 200
-    with command.connect() as idle:
-        idle.sendall(b"GET /login HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        assert Answer.read(idle).status == 200
-        os.kill(command.process.pid, signal.SIGTERM)
-        assert command.process.wait(30) == 0
-    assert TOKEN not in command.log and cookie.partition("=")[2] not in command.log
+    assert cookie.partition("=")[2] not in command.log
 
 
 class Polling:
@@ -400,22 +414,14 @@ def write(server: SmallServer, method: str, path: str, header: str, fields: str 
     return server.send("\n".join(lines) + f"\n\n{fields}").status
 
 
-def test_logout_ends_polling(tmp_path: Path, clean_environment: dict[str, str]) -> None:
+def test_logout_ends_polling(command: SmallServer, old_job: DatasetJob) -> None:
     """A long-polling request admitted before the logout must not receive later messages."""
-    store = Store(tmp_path / "jobs", JOB_TYPES)
-    folder = store.new_folder()
-    recipe = CreateClassification(train=FolderSplit(folder="/data"))
-    job = DatasetJob.create(folder, name="old", recipe=recipe)
-    job.tasks[0].move(Status.ABORT)
-    store.add(job)
-    store.close()
-    with running(tmp_path, {**clean_environment, "DIGITS_TOKEN": TOKEN}) as server:
-        answers = [server.get(f"/?token={TOKEN}") for _ in range(2)]
-        cookies = [f"Cookie: {answer.headers['set-cookie'].partition(';')[0]}" for answer in answers]
-        leaves, stays = (Polling(server, job.id, cookie) for cookie in cookies)
-        with leaves.waiting() as leaving, stays.waiting() as staying:
-            assert write(server, "POST", "/logout", cookies[0]) == 302
-            assert write(server, "PUT", f"/jobs/{job.id}", cookies[1], "job_name=new") == 200
-            assert b'"new"' in Answer.read(staying).body
-            assert b'"new"' not in Answer.read(leaving).body
-        assert leaves.get().status == 401
+    answers = [command.get(f"/?token={TOKEN}") for _ in range(2)]
+    cookies = [f"Cookie: {answer.headers['set-cookie'].partition(';')[0]}" for answer in answers]
+    leaves, stays = (Polling(command, old_job.id, cookie) for cookie in cookies)
+    with leaves.waiting() as leaving, stays.waiting() as staying:
+        assert write(command, "POST", "/logout", cookies[0]) == 302
+        assert write(command, "PUT", f"/jobs/{old_job.id}", cookies[1], "job_name=new") == 200
+        assert b'"new"' in Answer.read(staying).body
+        assert b'"new"' not in Answer.read(leaving).body
+    assert leaves.get().status == 401
