@@ -25,7 +25,7 @@ from tests.site import Site, open_site, site_settings
 
 pytestmark = pytest.mark.integration
 
-CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "10"))
+CASES = int(os.environ.get("DIGITS_DAMAGE_CASES", "5"))
 
 
 @pytest.fixture(scope="module")

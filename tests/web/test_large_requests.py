@@ -16,7 +16,7 @@ from tests.large_requests import Costs, Request, Server, hard_requests, large_se
 
 pytestmark = pytest.mark.integration
 
-EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("DIGITS_FUZZ_EXAMPLES", "8"))
 SEED = int(os.environ.get("DIGITS_SEED") or random.randrange(2**32))
 MAX_GROWTH_BYTES = 100_000_000
 # A hang; the benchmark reports smaller numbers.
