@@ -35,8 +35,9 @@ def server(tmp_path: Path, cluster: SlurmCluster) -> Iterator[RealServer]:
     running.stop()
 
 
-# Each start of the training imports TensorFlow.
-@pytest.mark.parametrize("is_aborted", [False, pytest.param(True, marks=pytest.mark.nightly)])
+# Each start of the training imports TensorFlow. tests/runtime/executors/test_slurm.py does the same with small programs.
+@pytest.mark.nightly
+@pytest.mark.parametrize("is_aborted", [False, True])
 def test_a_training_that_waits_and_is_interrupted_equals_an_undisturbed_one(
     server: RealServer, cluster: SlurmCluster, is_aborted: bool
 ) -> None:

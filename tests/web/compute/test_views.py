@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from digits.core.compute import Compute
 from digits.core.model_job import ModelJob
@@ -244,3 +245,15 @@ def test_a_version_of_a_dataset_runs_where_the_dataset_ran(
         version = site.services.store.get(created["id"], DatasetJob)
         assert version.compute.target == expected
     assert cluster.requests[-1].compute.partition == "long"
+
+
+def test_an_evaluation_runs_where_its_model_was_trained(
+    site: Site, cluster: FakeCluster, finished: Finished
+) -> None:
+    model = finished.model(site, finished.dataset(site))
+    site.services.store.get(model, ModelJob).compute = WANTED
+    assert site.post(f"/models/{model}/evaluation.json", split="val").status_code == 202
+    site.wait(lambda: cluster.requests)
+    assert cluster.requests[0].compute == structs.replace(WANTED, workers=1)
+    site.post(f"/models/{model}/evaluation/stop.json")
+    site.wait(lambda: not cluster.active())
