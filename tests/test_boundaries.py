@@ -129,6 +129,8 @@ def test_each_zone_of_the_server_loads_only_its_packages(run_clean):
     assert came("runtime") & WEB <= {"gevent"}
 
 
+# tests/worker/test_run.py checks all that a training loads, and the contracts what each module imports.
+@pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_the_worker_never_loads_web_packages(run_clean):
     names = [name for name in modules() if of_the_worker(name)] + in_zone("worker")

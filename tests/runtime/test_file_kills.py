@@ -233,6 +233,8 @@ def save_keras(path: str) -> None:
     keras.Sequential(layers).save(path)
 
 
+# test_restart.py kills a server that checks networks, whose folders are like those of imports.
+@pytest.mark.nightly
 def test_a_server_starts_after_every_kill_of_an_import_or_export(
     folder: Path, in_child: Callable[..., Any]
 ) -> None:

@@ -388,7 +388,9 @@ def zipped(folder: Path, prefix: str = "", **others: str) -> bytes:
     return as_zip(files | {f"{name}.txt": text.encode() for name, text in others.items()})
 
 
-@pytest.mark.parametrize("prefix", ["", "saved/", "models/flowers/3/"])
+@pytest.mark.parametrize(
+    "prefix", ["", pytest.param("saved/", marks=pytest.mark.nightly), "models/flowers/3/"]
+)
 def test_an_uploaded_archive_may_contain_a_saved_model(site: Site, complete: Complete, prefix: str):
     labels = "\n".join(LABELS)
     archive = zipped(complete.folder / "saved", prefix)

@@ -360,7 +360,7 @@ def test_failed_start_is_reported(tmp_path: Path) -> None:
     assert boards.running() == []
 
 
-@pytest.mark.parametrize("program", ["fake", "real"])
+@pytest.mark.parametrize("program", ["fake", pytest.param("real", marks=pytest.mark.nightly)])
 def test_no_process_outlives_the_server(tmp_path: Path, logdir: Path, program: str) -> None:
     """SIGKILL leaves the server no time to clean up."""
     write_scalar(logdir)
