@@ -28,9 +28,10 @@ def pause_after(waited: float) -> float:
     return min(max(0.01, waited / 10), 0.5)
 
 
-def has_ended(process: psutil.Process) -> bool:
-    """Return whether ``process`` has ended; whoever is its parent then may not have noticed yet."""
+def has_ended(process: psutil.Process | int) -> bool:
+    """Return whether ``process`` or the one with this id has ended; its parent may not have noticed yet."""
     try:
+        process = psutil.Process(process) if isinstance(process, int) else process
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True

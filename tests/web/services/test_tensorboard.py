@@ -26,6 +26,7 @@ from digits.runtime.tensorboards import PROGRAM as REAL
 from digits.runtime.tensorboards import TensorBoards
 from digits.web.services.tensorboard import font, proxy, url_of
 from tests.raw_http import PROGRAM, SmallServer, small_server
+from tests.waiting import has_ended, wait_until
 
 pytestmark = pytest.mark.integration
 
@@ -89,15 +90,6 @@ def received(answer: Response) -> dict[str, Any]:
     """Return the request as the fake TensorBoard received it."""
     assert answer.status_code == 200
     return dict(json.loads(answer.get_data()))
-
-
-def has_ended(pid: int) -> bool:
-    """Return whether a process ends within 30 seconds."""
-    for _ in range(300):
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.1)
-    return False
 
 
 # The real TensorBoard
@@ -326,7 +318,7 @@ def test_process_that_is_responding_is_not_idle(logdir: Path) -> None:
 def test_idle_processes_stop_without_a_request(logdir: Path) -> None:
     boards = TensorBoards(program=FAKE, idle_seconds=0.2)
     process = received(ask(boards, logdir))["process"]
-    assert has_ended(process)
+    wait_until(lambda: has_ended(process))
     boards.stop_all()
 
 
@@ -370,7 +362,7 @@ def test_no_process_outlives_the_server(tmp_path: Path, logdir: Path, program: s
         descendants = psutil.Process(server.process.pid).children(recursive=True)
         assert len(descendants) == 1
         os.kill(server.process.pid, signal.SIGKILL)
-        assert all(has_ended(process.pid) for process in descendants)
+        wait_until(lambda: all(map(has_ended, descendants)))
 
 
 def test_no_process_outlives_a_normal_exit(logdir: Path) -> None:
@@ -387,7 +379,7 @@ request = Request(EnvironBuilder("/").get_environ())
 sys.stdout.write(proxy(boards, "job", Path({str(logdir)!r}), "", request, "/").get_data(as_text=True))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert has_ended(json.loads(run.stdout)["process"])
+    wait_until(lambda: has_ended(json.loads(run.stdout)["process"]))
 
 
 # In the server, with gevent
