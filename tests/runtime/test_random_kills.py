@@ -29,7 +29,9 @@ from tests.real_server import (
 )
 from tests.site import bars
 
-pytestmark = pytest.mark.tensorflow
+# test_restart.py kills a server, aborts and deletes once; test_local.py kills supervisors and the fork server of small
+# programs; and tests/worker/test_standalone.py resumes trainings.
+pytestmark = [pytest.mark.tensorflow, pytest.mark.nightly]
 
 KILLS = int(os.environ.get("DIGITS_KILLS", "2"))
 ABORTS = int(os.environ.get("DIGITS_ABORTS", "2"))
