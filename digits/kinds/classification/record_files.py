@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from sys import intern
+from typing import TYPE_CHECKING
 
 from digits.data.class_names import read_names, sort_labels
 from digits.data.record_features import (
@@ -21,7 +22,9 @@ from digits.data.tables import SourceNotes
 from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.record_source import RecordMapping, need_feature, read_records
-from digits.kinds.source_summary import SourceSummary
+
+if TYPE_CHECKING:
+    from digits.kinds.source_summary import SourceSummary  # loads what only forms need
 
 
 class ClassMapping(RecordMapping):
