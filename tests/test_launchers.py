@@ -65,6 +65,12 @@ class Checkout:
         return self.notes.read_text().splitlines()
 
     @property
+    def checks(self) -> list[str]:
+        """Return the programs that checked the code and ran its tests."""
+        asked = [line for line in self.asked if "--collect-only" not in line]
+        return [line.split()[1] for line in asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))]
+
+    @property
     def installed(self) -> set[str]:
         """Return the purposes for which packages were installed."""
         return set(re.findall(r"/requirements/(\w+)\.txt", "\n".join(self.asked)))
@@ -179,19 +185,13 @@ def write_program(path: Path, text: str) -> None:
 
 def test_style_and_types_are_checked_before_tests_run(checkout):
     assert checkout.run("digits-test", STAND_IN_UNFIT="0").returncode == 0
-    checks = [
-        line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
-    ]
-    assert checks == ["ruff", "ruff", "mypy", "pytest"]
+    assert checkout.checks == ["ruff", "ruff", "mypy", "pytest"]
 
 
 def test_a_quick_check_skips_slow_and_browser_tests(checkout, bare_system):
     assert checkout.run("digits-test", "--quick", PATH=str(bare_system)).returncode == 0
-    checks = [
-        line.split()[1] for line in checkout.asked if line.startswith(("-m ruff", "-m mypy", "-m pytest"))
-    ]
-    assert checks == ["ruff", "ruff", "mypy", "pytest"]
-    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest"))
+    assert checkout.checks == ["ruff", "ruff", "mypy", "pytest"]
+    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest --numprocesses"))
     for mark in ("integration", "tensorflow", "browser", "network", "slow", "nightly"):
         assert f"not {mark}" in tests
     assert not any("chromium" in line for line in checkout.asked)
@@ -200,9 +200,19 @@ def test_a_quick_check_skips_slow_and_browser_tests(checkout, bare_system):
 @pytest.mark.parametrize(("arguments", "is_included"), [([], False), (["--all"], True)])
 def test_nightly_tests_run_only_with_all(checkout, arguments, is_included):
     assert checkout.run("digits-test", *arguments).returncode == 0
-    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest"))
+    (tests,) = (line for line in checkout.asked if line.startswith("-m pytest --numprocesses"))
     assert ("not nightly" not in tests) == is_included
     assert "--all" not in tests
+
+
+def test_tests_are_compiled_once_in_a_new_checkout(checkout):
+    def collections() -> int:
+        assert checkout.run("digits-test").returncode == 0
+        return sum("--collect-only" in line for line in checkout.asked)
+
+    assert collections() == 1
+    (checkout.folder / "tests" / "__pycache__").mkdir(parents=True)
+    assert collections() == 0
 
 
 def test_a_failed_check_stops_the_run(checkout):
@@ -210,7 +220,7 @@ def test_a_failed_check_stops_the_run(checkout):
     python = checkout.folder / ".venv" / "bin" / "python"
     python.write_text(STAND_IN.replace('case "$*" in', 'case "$*" in\n    "-m mypy") exit 1 ;;', 1))
     assert checkout.run("digits-test").returncode == 1
-    assert not any("pytest" in line for line in checkout.asked)
+    assert checkout.checks == ["ruff", "ruff", "mypy"]
 
 
 def test_arguments_run_only_pytest(checkout):
