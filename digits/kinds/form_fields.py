@@ -507,6 +507,11 @@ def text_field(label: str, kind: type[Struct], name: str, *validators: Any) -> T
     return TextField(label, default="", validators=validators, binding=Binding(kind, name))
 
 
+def optional_path(label: str, kind: type[Struct], name: str, file_type: FileType) -> TextField:
+    """The path of a file or folder for the field ``name`` of ``kind``; may be empty."""
+    return text_field(label, kind, name, AllowedPath(file_type, may_be_empty=True))
+
+
 def paths_field(label: str, kind: type[Struct], name: str) -> TextField:
     """Files or folders, one per line, for the field ``name`` of ``kind``."""
     checks = [AllowedPath("any", may_be_empty=True)]

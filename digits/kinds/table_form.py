@@ -21,12 +21,12 @@ from digits.data.tables import Dialect, Row, absolute_paths
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
 from digits.kinds.form_fields import (
     AllowedFiles,
-    AllowedPath,
     Binding,
     Bound,
     RequiredIf,
     TextField,
     choices,
+    optional_path,
     select,
     text_field,
 )
@@ -95,9 +95,7 @@ class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with a table that lists images among their sources; see `Tables`."""
 
     table_train = text_field("Table", CreateFromTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
-    image_folder = text_field(
-        "Image folder", CreateFromTable, "folder", AllowedPath("folder", may_be_empty=True)
-    )
+    image_folder = optional_path("Image folder", CreateFromTable, "folder", "folder")
     image_column = optional_name("Image column", (CreateFromTable, "image_column"))
     table_val = text_field("Validation table", CreateFromTable, "val_table", AllowedFiles())
     table_test = text_field("Test table", CreateFromTable, "test_table", AllowedFiles())

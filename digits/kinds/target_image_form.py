@@ -27,6 +27,7 @@ from digits.kinds.form_fields import (
     FlagField,
     RequiredIf,
     check_images,
+    optional_path,
     paths_field,
     text_field,
 )
@@ -284,9 +285,7 @@ class TargetImageForm(
     SHARES = ("folder_pct_val", "folder_pct_test")
 
     table_train = text_field("Table", TargetImageTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
-    image_folder = text_field(
-        "Image folder", TargetImageTable, "folder", AllowedPath("folder", may_be_empty=True)
-    )
+    image_folder = optional_path("Image folder", TargetImageTable, "folder", "folder")
     image_column = optional_name("Image column", (TargetImageTable, "image_column"))
     target_column = optional_name("Target column", (TargetImageTable, "target_column"))
     feature_folder = StringField(

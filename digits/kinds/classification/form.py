@@ -40,6 +40,7 @@ from digits.kinds.form_fields import (
     SwitchField,
     as_field_error,
     flag,
+    optional_path,
     text_field,
 )
 from digits.kinds.form_source import method_field
@@ -54,12 +55,8 @@ def _count(label: str, name: str, *checks: Any, default: bool = True) -> Optiona
     return OptionalInteger(label, default=value, validators=[Optional(), between, *checks])
 
 
-def _optional(file_type: FileType) -> AllowedPath:
-    return AllowedPath(file_type, may_be_empty=True)
-
-
 def _optional_path(label: str, file_type: FileType) -> StringField:
-    return StringField(label, default="", validators=[_optional(file_type)])
+    return StringField(label, default="", validators=[AllowedPath(file_type, may_be_empty=True)])
 
 
 class _NeedFolder:
@@ -211,12 +208,12 @@ class DatasetForm(
     dataset_folder = text_field("Dataset folder", DatasetFolder, "folder", RequiredIf(), AllowedFiles())
 
     label_feature = feature_field("Label feature", LabeledRecords, "label_feature")
-    record_labels = text_field("Class names", LabeledRecords, "labels", _optional("file"))
+    record_labels = optional_path("Class names", LabeledRecords, "labels", "file")
 
     database_train = text_field("Dataset or database", Databases, "folder", RequiredIf(), AllowedFiles())
     database_val = text_field("Validation database", Databases, "val", AllowedFiles())
     database_test = text_field("Test database", Databases, "test", AllowedFiles())
-    database_labels = text_field("Labels", Databases, "labels", _optional("file"))
+    database_labels = optional_path("Labels", Databases, "labels", "file")
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf()])
     s3_path = StringField("Folder", default="")

@@ -53,6 +53,7 @@ from digits.kinds.form_fields import (
     as_field_error,
     check_images,
     choices,
+    optional_path,
     paths_field,
     select,
     text_field,
@@ -208,9 +209,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         AllowedPath("folder"),
     )
     train_label_folder = text_field("Annotations", CreateDetection, "labels", AllowedFiles())
-    class_names_file = text_field(
-        "Class names", CreateDetection, "class_names", AllowedPath("file", may_be_empty=True)
-    )
+    class_names_file = optional_path("Class names", CreateDetection, "class_names", "file")
     format = select(
         "Format",
         choices(
@@ -249,7 +248,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
     box_order = select("Box format", BOX_ORDERS, BoxRecords, "box_order")
     box_units = select("Box coordinates", BOX_UNITS, BoxRecords, "box_units")
     class_feature = feature_field("Classes of objects", BoxRecords, "class_feature")
-    record_labels = text_field("Label map", BoxRecords, "labels", AllowedPath("file", may_be_empty=True))
+    record_labels = optional_path("Label map", BoxRecords, "labels", "file")
     padding_image_width = _side("Padding width", "padding_image_height")
     padding_image_height = _side("Padding height", "padding_image_width")
     # Accepted for scripts written for DIGITS; by default, resize_width and resize_height decide.

@@ -14,15 +14,7 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import (
-    AllowedFiles,
-    AllowedPath,
-    Binding,
-    RequiredIf,
-    SwitchField,
-    TextField,
-    text_field,
-)
+from digits.kinds.form_fields import AllowedFiles, Binding, RequiredIf, SwitchField, optional_path, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import find, map_features
@@ -89,10 +81,6 @@ class Prebuilt(FormSource):
         databases.check()
 
 
-def _database(label: str, name: str) -> TextField:
-    return text_field(label, Databases, name, AllowedPath("folder", may_be_empty=True))
-
-
 RECORDS, PREBUILT = Records(), Prebuilt()
 
 
@@ -128,10 +116,10 @@ class DatasetForm(SharesForm[Any]):
     )
     force_same_shape = SwitchField("Images of a different size", yes="Refuse", no="Resize", default=True)
 
-    prebuilt_train_labels = _database("Training labels", "labels")
-    prebuilt_val_images = _database("Validation images", "val_images")
-    prebuilt_val_labels = _database("Validation labels", "val_labels")
-    prebuilt_train_images = _database("Training images", "images")
+    prebuilt_train_labels = optional_path("Training labels", Databases, "labels", "folder")
+    prebuilt_val_images = optional_path("Validation images", Databases, "val_images", "folder")
+    prebuilt_val_labels = optional_path("Validation labels", Databases, "val_labels", "folder")
+    prebuilt_train_images = optional_path("Training images", Databases, "images", "folder")
     prebuilt_mean_file = StringField("Mean file", default="")
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wtforms.validators import Length, Optional
 
-from digits.kinds.form_fields import AllowedPath, Binding, NamesField, choices, select, text_field
+from digits.kinds.form_fields import Binding, NamesField, choices, optional_path, select
 from digits.kinds.form_source import method_field
 from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import open_labels
@@ -40,7 +40,7 @@ class DatasetForm(TableFields[CreateMultilabel], RecordFields[CreateMultilabel])
     )
 
     method = method_field(SOURCES)
-    record_labels = text_field("Class names", LabelRecords, "labels", AllowedPath("file", may_be_empty=True))
+    record_labels = optional_path("Class names", LabelRecords, "labels", "file")
     label_columns = NamesField(
         "Label columns",
         default="",

@@ -14,7 +14,7 @@ from digits.core.splits import SPLITS
 from digits.data.sources import UnusableSource
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.dataset_form import SharesForm, required_integer
-from digits.kinds.form_fields import AllowedFiles, AllowedPath, check_images, choices, select, text_field
+from digits.kinds.form_fields import AllowedFiles, check_images, choices, optional_path, select, text_field
 from digits.kinds.form_source import FormSource
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
@@ -74,7 +74,7 @@ class DatasetForm(SharesForm[CreatePairs]):
     pair_source = text_field(
         "Source", CreatePairs, "source", DataRequired("Enter a CSV file or a folder."), AllowedFiles()
     )
-    image_folder = text_field("Image folder", CreatePairs, "folder", AllowedPath("folder", may_be_empty=True))
+    image_folder = optional_path("Image folder", CreatePairs, "folder", "folder")
     val_source = text_field("Validation source", CreatePairs, "val_source", AllowedFiles())
     test_source = text_field("Test source", CreatePairs, "test_source", AllowedFiles())
     pair_count = required_integer("Training pairs", CreatePairs, "pairs")

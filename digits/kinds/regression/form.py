@@ -9,7 +9,7 @@ from typing import Any
 from wtforms.validators import Length, Optional
 
 from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import AllowedPath, Binding, NamesField, text_field
+from digits.kinds.form_fields import Binding, NamesField, optional_path
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import RecordFields, Records
 from digits.kinds.regression.databases import find, is_database, open_images
@@ -51,9 +51,7 @@ class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression])
     )
 
     method = method_field(SOURCES)
-    val_image_folder = text_field(
-        "Validation image folder", CreateRegression, "val_folder", AllowedPath("folder", may_be_empty=True)
-    )
+    val_image_folder = optional_path("Validation image folder", CreateRegression, "val_folder", "folder")
     target_columns = NamesField(
         "Target columns",
         default="",

@@ -17,14 +17,7 @@ from digits.data.tables import is_image
 from digits.data.target_images import divide
 from digits.kinds.dataset_form import ImageDatasetForm
 from digits.kinds.detection.formats import find_file, find_sources
-from digits.kinds.form_fields import (
-    AllowedPath,
-    TextField,
-    as_field_error,
-    check_images,
-    choices,
-    text_field,
-)
+from digits.kinds.form_fields import AllowedPath, as_field_error, check_images, choices, optional_path
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
@@ -64,10 +57,6 @@ def _check_targets(form: Any, field: Any) -> None:
 
 def _targets(label: str) -> StringField:
     return StringField(label, default="", validators=[AllowedPath("any", may_be_empty=True), _check_targets])
-
-
-def _text_file(label: str, name: str) -> TextField:
-    return text_field(label, CreateSegmentation, name, AllowedPath("file", may_be_empty=True))
 
 
 class _Folders(Folders):
@@ -194,12 +183,12 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
     label_folder = _targets("Label images")
     validation_label_folder = _targets("Validation label images")
     test_label_folder = _targets("Test label images")
-    class_labels_file = _text_file("Class labels", "class_labels_file")
+    class_labels_file = optional_path("Class labels", CreateSegmentation, "class_labels_file", "file")
     # Accepted for scripts written for DIGITS; a color map implies its use.
     colormap_method = SelectField(
         "Color map method", choices=choices(("label", "Label"), ("textfile", "Text file")), default="label"
     )
-    colormap_text_file = _text_file("Color map", "colormap_file")
+    colormap_text_file = optional_path("Color map", CreateSegmentation, "colormap_file", "file")
 
     def validate_feature_folder(self, field: StringField) -> None:
         if not (field.errors or self.class_labels_file.data or self.colormap_text_file.data):
