@@ -59,19 +59,40 @@ class CompiledTemplates(BytecodeCache):
 
 
 COMPILED_TEMPLATES = CompiledTemplates()
-COMPILED_RULES: dict[tuple[object, ...], Callable[..., Any]] = {}
-COMPILE_RULE = Rule._compile_builder
+COMPILED_BUILDERS: dict[tuple[object, ...], Callable[..., Any]] = {}
+COMPILE_BUILDER = Rule._compile_builder
+COMPILED_RULES: dict[tuple[object, ...], dict[str, Any]] = {}
+COMPILE_RULE = Rule.compile
 
 
-def compile_once(rule: Rule, append_unknown: bool = True) -> Callable[..., Any]:
+def builder_once(rule: Rule, append_unknown: bool = True) -> Callable[..., Any]:
     """Compile the function that builds URLs of a rule once for all sites of this process: most of the time of opening one."""
-    key = (rule.rule, rule.subdomain, rule.host, repr(rule.defaults), append_unknown)
-    if key not in COMPILED_RULES:
-        COMPILED_RULES[key] = COMPILE_RULE(rule, append_unknown)
-    return COMPILED_RULES[key]
+    key = (*_identity(rule), append_unknown)
+    if key not in COMPILED_BUILDERS:
+        COMPILED_BUILDERS[key] = COMPILE_BUILDER(rule, append_unknown)
+    return COMPILED_BUILDERS[key]
 
 
-Rule._compile_builder = compile_once
+def compile_once(rule: Rule) -> None:
+    """Compile a rule once for all sites, unless it depends on the kinds of its site."""
+    key = _identity(rule)
+    if "<kind:" in rule.rule:
+        COMPILE_RULE(rule)
+    elif key in COMPILED_RULES:
+        vars(rule).update(COMPILED_RULES[key])
+        for name, append_unknown in (("_build", False), ("_build_unknown", True)):
+            setattr(rule, name, builder_once(rule, append_unknown).__get__(rule, None))
+    else:
+        COMPILE_RULE(rule)
+        names = ("_parts", "_trace", "_converters", "arguments")
+        COMPILED_RULES[key] = {name: vars(rule)[name] for name in names}
+
+
+def _identity(rule: Rule) -> tuple[object, ...]:
+    return (rule.rule, rule.subdomain, rule.host, repr(rule.defaults), rule.merge_slashes)
+
+
+Rule._compile_builder, Rule.compile = builder_once, compile_once
 HASH_FILES = assets._digest
 # The static files of the checkout do not change during the tests.
 STATIC_FOLDER = resource_folder("static")
