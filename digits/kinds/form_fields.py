@@ -107,8 +107,11 @@ def fields_of(form_class: type) -> dict[str, UnboundField[Any]]:
 class _FormMeta(FormMeta):
     """Orders the fields of forms as in `fields_of`, whatever module is imported first."""
 
+    _unbound_fields: list[tuple[str, UnboundField[Any]]] | None
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        self._unbound_fields = list(fields_of(self).items())
+        if self._unbound_fields is None:
+            self._unbound_fields = list(fields_of(self).items())
         return super().__call__(*arguments, **keywords)
 
 
