@@ -460,16 +460,16 @@ def _rank_environment(rank: int, workers: int) -> dict[str, str]:
     return {RANK_VARIABLE: str(rank), _GPUS_VARIABLE: ",".join(gpus[rank * each : (rank + 1) * each])}
 
 
-def words_of_all(file: str) -> list[tuple[int, list[bytes]]]:
-    """Yield every readable process with the words of its ``file``: ``cmdline`` or ``environ``."""
-    words = []
+def contents_of_all(file: str) -> list[tuple[int, bytes]]:
+    """Return every readable process with its ``file``, words that end with NUL: ``cmdline`` or ``environ``."""
+    contents = []
     for pid in _processes():
         try:
             with open(f"/proc/{pid}/{file}", "rb") as opened:
-                words.append((pid, opened.read().split(b"\0")))
+                contents.append((pid, opened.read()))
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             pass
-    return words
+    return contents
 
 
 def _processes() -> list[int]:

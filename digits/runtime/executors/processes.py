@@ -84,7 +84,8 @@ def start_ticks(pid: int) -> int | None:
 def supervisor_of(folder: Path) -> int | None:
     """Return the id of the process that supervises the task in ``folder``, or None."""
     wanted = [os.fsencode(Path(supervisor.__file__).name), os.fsencode(folder)]
-    for pid, words in supervisor.words_of_all("cmdline"):
+    for pid, text in supervisor.contents_of_all("cmdline"):
+        words = text.split(b"\0")
         # python -I -S …/supervisor.py FOLDER …
         if [os.path.basename(words[3]) if len(words) > 4 else b"", *words[4:5]] == wanted:
             return pid
@@ -115,16 +116,18 @@ def processes_in(folder: Path, supervisors: Iterable[Supervisor] = ()) -> Iterat
     belong to the session of their supervisor, whose environment does, or of one of ``supervisors``.
     """
     sessions = {known.pid for known in supervisors if known.may_have_session}
-    mark = os.fsencode(f"{TASK_VARIABLE}={folder}")
+    variable = b"\0" + os.fsencode(f"{TASK_VARIABLE}={folder}")
+    marks = (variable + b"\0", variable + os.sep.encode())
     running: list[tuple[int, int]] = []
     marked: set[int] = set()
-    for pid, words in supervisor.words_of_all("environ"):
+    for pid, text in supervisor.contents_of_all("environ"):
         stat = _stat(pid)
         if stat is None or stat[0] in _DEAD or pid == os.getpid():
             continue
         session = int(stat[3])
         running.append((pid, session))
-        if any(word == mark or word.startswith(mark + os.sep.encode()) for word in words):
+        environment = b"\0" + text + b"\0"
+        if any(mark in environment for mark in marks):
             marked.add(pid)
             if pid == session:
                 sessions.add(pid)
