@@ -49,8 +49,8 @@ def test_a_copied_job_trains_to_the_same_bytes(
     training.save(copy / "train")
     (copy / "pretrained.keras").write_text("a file that the network may load")
 
-    missing = run_clean("-m", "digits", "train", str(copy))
-    assert (missing.returncode, missing.stdout) == (1, "")
+    missing = CliRunner().invoke(digits, ["train", str(copy)])
+    assert (missing.exit_code, missing.stdout) == (1, "")
     assert "there is no dataset in /nowhere" in missing.stderr and "--dataset" in missing.stderr
 
     answer = run_clean("-m", "digits", "train", str(copy), "--dataset", str(moved))

@@ -57,7 +57,16 @@ needs_keras_hub = pytest.mark.skipif(find_spec("keras_hub") is None, reason="req
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=needs_keras_hub) if name == "vit" else name for name in COUNTED]
+    "name",
+    [
+        "lenet",
+        "alexnet",
+        "vgg16",
+        "resnet32",
+        "autoencoder",
+        pytest.param("convnext", marks=pytest.mark.nightly),  # Keras builds it, in seconds
+        pytest.param("vit", marks=needs_keras_hub),
+    ],
 )
 def test_the_number_of_parameters_is_as_published(in_child, name):
     classes, parameters = PUBLISHED[name]
@@ -78,6 +87,11 @@ def described_parameters(name: str) -> int:
     return total
 
 
+@pytest.mark.parametrize("name", sorted(PUBLISHED.keys() - COUNTED.keys()))
+def test_a_network_states_the_published_number_of_parameters(name):
+    assert described_parameters(name) >= PUBLISHED[name][1]
+
+
 def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
     from digits.worker import network_loader
     from digits.worker.network import inference
@@ -91,6 +105,7 @@ def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
     return sum(count(variable) for variable in store.variables.values() if variable.trainable)
 
 
+@pytest.mark.nightly
 def test_googlenet_has_auxiliary_classifiers_only_in_training(visualize, tmp_path):
     folder = write_dataset(tmp_path / "large", {"train": 2}, size=224, channels=3, classes=2)
     outcome = visualize((FOLDER / "googlenet.py").read_text(), folder)
@@ -197,6 +212,8 @@ def test_the_autoencoder_learns_to_reproduce_its_input(train, gradients):
     outcome = train(
         (FOLDER / "autoencoder.py").read_text(),
         epochs=10,
+        val_interval=10,
+        snapshot_interval=0,
         mean="none",
         solver={"type": "ADAM", "learning_rate": 0.001},
     )
@@ -213,6 +230,7 @@ def test_the_generator_and_discriminator_of_the_gan_learn(train):
     outcome = train(
         (FOLDER / "gan.py").read_text(),
         epochs=2 * SEEN_EPOCH,
+        val_interval=0,
         mean="none",
         snapshot_interval=SEEN_EPOCH,
         solver={"type": "ADAM", "learning_rate": 0.001},
@@ -304,6 +322,7 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | No
     return {"losses": losses, "metrics": metrics, "output": found.numpy()}
 
 
+@pytest.mark.nightly  # the commit suite trains it in tests/kinds/segmentation/test_segmentation.py
 def test_the_u_net_learns_to_segment(in_child):
     pictures, masks, _ = _blobs(8)
     # Sides that are not multiples of 16.
@@ -368,7 +387,8 @@ def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], d
     return output.shape[1:].as_list(), shapes, trained
 
 
-@pytest.mark.parametrize("name", ["lenet", "alexnet", "googlenet", "fpn"])
+# Losses of GoogLeNet are computed for its smallest size below.
+@pytest.mark.parametrize("name", ["lenet", "alexnet", "fpn"])
 def test_a_network_takes_images_of_its_smallest_size(in_child, name):
     side = standard_networks.network(name).smallest
     shape, _, _ = in_child(_traced, name, (side, side, 3), name)
@@ -392,6 +412,7 @@ def test_a_network_for_classification_learns_to_predict_labels(in_child):
     assert "accuracy" not in result["metrics"]
 
 
+@pytest.mark.nightly  # the commit suite trains it in tests/kinds/regression/test_regression.py
 def test_the_regression_network_learns_positions(in_child):
     pictures, _, middles = _blobs(16)
     result = in_child(_taught, "regression", pictures - 60, middles, 60)
@@ -400,6 +421,7 @@ def test_the_regression_network_learns_positions(in_child):
     assert np.square(errors).mean() == pytest.approx(result["metrics"]["loss"], rel=1e-3)
 
 
+@pytest.mark.nightly  # the commit suite trains it in tests/kinds/multilabel/test_multilabel.py
 def test_the_multi_label_network_learns_to_predict_labels(in_child):
     pictures, _, middles = _blobs(16)
     labels = (middles > 0).astype(np.float32)  # whether the square is in the lower half, and in the right one
@@ -441,6 +463,7 @@ def _label_metrics(name: str) -> tuple[int | None, list[str]]:
     return width, list(net.summarize(means, np.zeros((0, width or 0), np.float32)))
 
 
+@pytest.mark.nightly  # the commit suite trains it in tests/kinds/pairs/test_pairs.py
 def test_the_siamese_network_learns_to_match_pairs(in_child):
     pairs, together = _pairs(16)
     result = in_child(_taught, "siamese", pairs, together, 40)
@@ -470,8 +493,8 @@ def test_the_siamese_network_learns_to_match_pairs(in_child):
         ("siamese", (28, 28, 2), "siamese"),
     ],
 )
-def test_losses_are_in_float32_under_mixed_precision(in_own_child, name, shape, usual):
-    assert set(in_own_child(_types_of_losses, name, shape, usual)) == {"float32"}
+def test_losses_are_in_float32_under_mixed_precision(in_child, name, shape, usual):
+    assert set(in_child(_types_of_losses, name, shape, usual)) == {"float32"}
 
 
 def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list[str]:
@@ -482,6 +505,7 @@ def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list
     from digits.worker.network import tower
     from digits.worker.network.variables import VariableStore
 
+    usual_policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network_loader.load(FOLDER / f"{name}.py", shape, target_for(usual, np.eye(2)))
     store = VariableStore(empty=True, compute_type=tf.bfloat16)
@@ -503,6 +527,7 @@ def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list
     tf.function(build, autograph=False).get_concrete_function(
         tf.TensorSpec([None, *shape], tf.float32), tf.TensorSpec(*labels.get(usual, ([None], tf.int64)))
     )
+    keras.config.set_dtype_policy(usual_policy)
     return types
 
 

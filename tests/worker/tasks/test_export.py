@@ -330,7 +330,7 @@ def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     ],
 )
 def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
-    trained: Any, export: Any, in_own_child: Any, tmp_path: Path, gradients: Path, format: str
+    trained: Any, export: Any, in_child: Any, in_own_child: Any, tmp_path: Path, gradients: Path, format: str
 ) -> None:
     training = trained(KERAS_ONLY, epochs=1)
     dataset, padding = gradients, (24, 30)
@@ -376,7 +376,7 @@ def test_an_export_is_verified_in_its_own_runtime_and_its_example_runs(
         printed = done.stdout
     best = re.match(r"\[\(([\d.e-]+), '(\w+)'\)", printed)
     assert best, printed
-    scores = np.exp(in_own_child(scores_of, training.job_folder, image, padding))
+    scores = np.exp(in_child(scores_of, training.job_folder, image, padding))
     assert best[2] == ["right", "left", "down", "up"][scores.argmax()]
     assert float(best[1]) == pytest.approx(scores.max() / scores.sum(), rel=1e-3 if is_exact else 0.2)
 
