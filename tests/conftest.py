@@ -7,6 +7,8 @@ import os
 # A process can be forked safely only while it has a single thread.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Starting oneDNN takes a process longer than it saves in a test. `./digits-test --all` starts it, as servers do.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
 
 import fcntl
 import gc
