@@ -12,6 +12,9 @@ import json  # noqa: E402
 import logging  # noqa: E402
 import os  # noqa: E402
 import sys  # noqa: E402
+
+sys.modules["aiohttp"] = None  # type: ignore[assignment]  # the client of Engine.IO imports it, a third of the start
+
 import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 

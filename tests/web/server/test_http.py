@@ -35,7 +35,17 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
     """A server with short limits and few connections."""
-    with small_server(tmp_path_factory.mktemp("hasty"), limits={**SHORT, "max_connections": 8}) as server:
+    limits = {**SHORT, "slowest_bytes_per_second": 20_000, "max_connections": 8}
+    with small_server(tmp_path_factory.mktemp("hasty"), limits=limits) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
+    """A server that accepts only short requests and queues few messages."""
+    limits = {"max_queued_messages": 5}
+    folder = tmp_path_factory.mktemp("strict")
+    with small_server(folder, limits=limits, gate={"max_body_bytes": 1000}) as server:
         yield server
 
 
@@ -122,21 +132,19 @@ def trickle(connection: socket.socket, seconds: float, size: int) -> None:
 BODY = b"POST /length HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n"
 
 
-def test_trickling_body_is_cut_off_and_logged_in_one_line(hasty: SmallServer) -> None:
-    before = len(hasty.log)
-    with hasty.connect() as connection:
+def test_trickling_body_is_cut_off_and_logged_in_one_line(tmp_path: Path) -> None:
+    with small_server(tmp_path, limits=SHORT) as server, server.connect() as connection:
         connection.sendall(BODY)
         trickle(connection, 0.05, 10)
         answer = Answer.read(connection)
         assert answer.status == 408 and answer.headers["connection"] == "close"
         assert connection.recv(1) == b""
-        until(lambda: "POST /length: The body of this request arrived too slowly" in hasty.log[before:])
-        assert "Traceback" not in hasty.log[before:]
+        until(lambda: "POST /length: The body of this request arrived too slowly" in server.log)
+        assert "Traceback" not in server.log
 
 
-def test_long_body_is_accepted_while_it_makes_progress(tmp_path: Path) -> None:
-    limits = {**SHORT, "slowest_bytes_per_second": 20_000}
-    with small_server(tmp_path, limits=limits) as server, server.connect() as connection:
+def test_long_body_is_accepted_while_it_makes_progress(hasty: SmallServer) -> None:
+    with hasty.connect() as connection:
         connection.sendall(BODY)
         for _ in range(10):  # 0.5 s in total, with a limit of 0.3 s without progress
             connection.sendall(b"x" * 10_000)
@@ -223,15 +231,14 @@ def test_client_that_does_not_read_is_cut_off(plain: SmallServer) -> None:
         assert "does not read its messages" in plain.log
 
 
-def test_absent_polling_client_is_cut_off(tmp_path: Path) -> None:
-    with small_server(tmp_path, limits={"max_queued_messages": 5}) as server:
-        opened = server.get("/socket.io/?EIO=4&transport=polling").body.decode()
-        polling = f"/socket.io/?EIO=4&transport=polling&sid={json.loads(opened[1:])['sid']}"
-        for body in ("40", '42["flood",50,10]'):
-            head = f"POST {polling} HTTP/1.1\nHost: localhost\nContent-Length: {len(body)}\n\n"
-            assert server.send(head + body).body == b"OK"
-        until(lambda: json.loads(server.get("/clients").body)["queued"] in ([], [1]))
-        assert "does not read its messages" in server.log
+def test_absent_polling_client_is_cut_off(strict: SmallServer) -> None:
+    opened = strict.get("/socket.io/?EIO=4&transport=polling").body.decode()
+    polling = f"/socket.io/?EIO=4&transport=polling&sid={json.loads(opened[1:])['sid']}"
+    for body in ("40", '42["flood",50,10]'):
+        head = f"POST {polling} HTTP/1.1\nHost: localhost\nContent-Length: {len(body)}\n\n"
+        assert strict.send(head + body).body == b"OK"
+    until(lambda: json.loads(strict.get("/clients").body)["queued"] in ([], [1]))
+    assert "does not read its messages" in strict.log
 
 
 def test_refused_upload_is_not_read(plain: SmallServer) -> None:
@@ -240,8 +247,8 @@ def test_refused_upload_is_not_read(plain: SmallServer) -> None:
     assert answer.status == 413 and answer.headers["connection"] == "close"
 
 
-def test_a_client_that_sends_on_gets_the_response_to_a_refused_upload(tmp_path: Path) -> None:
-    with small_server(tmp_path, gate={"max_body_bytes": 1000}) as server, server.connect() as connection:
+def test_a_client_that_sends_on_gets_the_response_to_a_refused_upload(strict: SmallServer) -> None:
+    with strict.connect() as connection:
         connection.sendall(
             b"POST /length HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1f4\r\n"
         )

@@ -385,9 +385,11 @@ sys.stdout.write(proxy(boards, "job", Path({str(logdir)!r}), "", request, "/").g
 # In the server, with gevent
 
 
-@pytest.fixture
-def served(tmp_path: Path, logdir: Path) -> Iterator[SmallServer]:
-    with small_server(tmp_path, logdir=str(logdir), board=str(FAKE)) as server:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallServer]:
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "tb").mkdir()
+    with small_server(folder, logdir=str(folder / "tb"), board=str(FAKE)) as server:
         yield server
 
 
