@@ -69,9 +69,8 @@ def test_every_standard_network_has_a_case() -> None:
 
 
 # Networks for each kind of input and output, and for each format: the others have the same ones, and most of their
-# operations. The exports of slim networks are in `tests/worker/tasks/test_export.py`.
+# operations. Exports of slim networks and in int8 are in `tests/worker/tasks/test_export.py`.
 PAIRS = {
-    "mobilenetv3": ["litert-int8"],
     "gan": ["savedmodel", "keras", "onnx"],
     "detector": ["litert-float16"],
     "textcnn": ["keras", "litert"],

@@ -94,6 +94,7 @@ FAULTY_HEAD = NEW.replace(
 )
 
 
+@pytest.mark.nightly  # a step without XLA is reported in tests/worker/training/step/test_device_config.py
 def test_a_head_phase_without_xla_is_reported(train: Any, old: Path) -> None:
     outcome = train(FAULTY_HEAD, weights=str(old), fine_tune=FINE_TUNE, epochs=2, xla=True)
     (warning,) = outcome.of(Warned)
