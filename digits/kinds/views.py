@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from decimal import ROUND_HALF_UP, Context
 from pathlib import Path
 from typing import Any, Generic, Literal, NamedTuple
@@ -387,6 +387,14 @@ class Views(Generic[AnyRecipe]):
 def training_charts(views: Views[Any]) -> tuple[Chart, ...]:
     """Return all charts of a training. The first one that draws a metric shows it; other metrics have their own."""
     return (RATE, SPEED, *views.charts, LOSS)
+
+
+def curve_labels(views: Views[Any]) -> dict[str, Any]:
+    """Return how scripts draw the metrics of a training: all charts, and the title of each metric by its name."""
+    return {
+        "charts": [asdict(chart) for chart in training_charts(views)],
+        "titles": {metric.name: metric.title for metric in views.metrics},
+    }
 
 
 @functools.cache

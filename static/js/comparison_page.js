@@ -3,7 +3,7 @@
 import { addChart } from './charts.js';
 import { startAxis } from './curve_axes.js';
 import { getJson } from './http.js';
-import { MetricStore } from './metrics.js';
+import { MetricStore, sharedChart } from './metrics.js';
 import { startSmoothing } from './smoothing.js';
 import { store as remember, stored } from './storage.js';
 
@@ -91,9 +91,8 @@ function show() {
 }
 
 function newChart(name) {
-  const known = models[0].store.chartOf(name);
-  const title = known.metrics?.length === 1 && known.metrics[0] === name && known.title ? known.title : name[0].toUpperCase() + name.slice(1).replaceAll('_', ' ');
-  return addChart(document.getElementById('compared-chart'), box, name, title, known);
+  const { title, chart } = sharedChart(models, name);
+  return addChart(document.getElementById('compared-chart'), box, name, title, chart);
 }
 
 async function load(chosen) {

@@ -138,3 +138,12 @@ export class MetricStore {
     return at;
   }
 }
+
+/** The {title, chart} of a metric in a chart of several models, {store, titles}, of which some may be of kinds without it. */
+export function sharedChart(models, name) {
+  const charts = models.map(({ store }) => store.chartOf(name));
+  const chart = charts.find(({ isOwn }) => !isOwn) ?? charts[0];
+  const isAlone = chart.metrics?.length === 1 && chart.metrics[0] === name;
+  const known = models.map(({ titles }) => titles[name]).find(Boolean) ?? (isAlone && chart.title);
+  return { title: known || name[0].toUpperCase() + name.slice(1).replaceAll('_', ' '), chart };
+}

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MetricStore } from '../../static/js/metrics.js';
+import { MetricStore, sharedChart } from '../../static/js/metrics.js';
 import cases from './charts.json' with { type: 'json' };
 
 const RATE = { id: 'rate', metrics: ['learning_rate'] };
@@ -75,4 +75,17 @@ test('metrics that are on no chart share one if their names start alike', () => 
   assert.deepEqual(store.series('own-ratio').map(({ name }) => name), ['ratio/a', 'ratio/b']);
   assert.equal(store.series('accuracy')[0].name, 'Top_Accuracy');
   assert.equal(store.series('loss')[0].name, 'my_loss');
+});
+
+test('a metric of one of several models has the title and the unit of its kind', () => {
+  const map = { id: 'map', metrics: ['map'], percent: true, title: 'Average precision' };
+  const models = [
+    { store: new MetricStore([ACCURACY, LOSS]), titles: { accuracy: 'Accuracy' } },
+    { store: new MetricStore([map, LOSS]), titles: { map50: 'mAP@50' } },
+  ];
+  assert.deepEqual(sharedChart(models, 'map50'), { title: 'mAP@50', chart: map });
+  assert.deepEqual(sharedChart(models, 'map'), { title: 'Average precision', chart: map });
+  assert.deepEqual(sharedChart(models, 'accuracy'), { title: 'Accuracy', chart: ACCURACY });
+  assert.deepEqual(sharedChart(models, 'weight_norm').title, 'Weight norm');
+  assert.ok(sharedChart(models, 'weight_norm').chart.isOwn);
 });

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import humanize
@@ -15,7 +14,7 @@ from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Train
 from digits.data import evaluation as evaluations
-from digits.kinds.views import format_number, training_charts
+from digits.kinds.views import curve_labels, format_number
 from digits.web.jobs import serializers
 from digits.web.models.settings_description import describe_settings, known
 from digits.web.offload import in_thread
@@ -137,12 +136,16 @@ def _describe(job: ModelJob) -> dict[str, str]:
     if not isinstance(recipe, Train):
         return {}
     intervals = {
-        "Validation interval": f"{recipe.val_interval:g} epochs" if recipe.val_interval else "",
-        "Snapshot interval": f"{recipe.snapshot_interval:g} epochs" if recipe.snapshot_interval else "",
+        "Validation interval": _epochs(recipe.val_interval) if recipe.val_interval else "",
+        "Snapshot interval": _epochs(recipe.snapshot_interval) if recipe.snapshot_interval else "",
     }
     described = dict(describe_settings(recipe)) | dict(known(intervals))
     described.pop("Seed", None)
     return described
+
+
+def _epochs(count: float) -> str:
+    return f"{count:g} {'epoch' if count == 1 else 'epochs'}"
 
 
 def differences(jobs: Sequence[ModelJob]) -> list[Difference]:
@@ -172,7 +175,7 @@ def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
             "label": job.name if counts[job.name] == 1 else f"{job.name} ({job.id[-6:]})",
             "url": url_for("models.metrics", job_id=job.id),
             "running": job.status.is_running,
-            "charts": [asdict(chart) for chart in training_charts(serializers.job_views(job))],
+            **curve_labels(serializers.job_views(job)),
         }
         for job in jobs
     ]

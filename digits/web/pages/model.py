@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from flask import Blueprint
 
 from digits.core.model_job import ModelJob
 from digits.kinds.builtin_views.gan.view import GenerationOptions
-from digits.kinds.views import Views, training_charts, views_of
+from digits.kinds.views import Views, curve_labels, views_of
 from digits.web.evaluations import model_result
 from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
@@ -40,8 +39,7 @@ def show(job_id: str) -> str:
         kind=kind,
         views=views,
         examples=_examples(job, views),
-        charts=[asdict(chart) for chart in training_charts(views)],
-        titles={metric.name: metric.title for metric in views.metrics},
+        **curve_labels(views),
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
         model=model_serializers.model_page(job),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import shutil
 from typing import Any
@@ -180,6 +181,8 @@ def test_two_models_are_compared_on_the_same_images(
     different = {item["name"]: (item["first"], item["second"]) for item in body["settings"]}
     assert different["solver.learning_rate"] == ("0.02", "0.05") and "dataset" not in different
     page = site.get(f"/models/compare?{pair}").text
+    (curves,) = re.findall(r'id="comparison-data">(.*?)</script>', page)
+    assert [curve["titles"]["accuracy"] for curve in json.loads(curves)] == ["Accuracy", "Accuracy"]
     assert (
         "McNemar" in page
         and "different datasets" not in page
