@@ -74,7 +74,6 @@ CHROMIUM_OPTIONS = [
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",
-    "--use-fake-device-for-media-stream",  # a camera that shows a test pattern
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
@@ -381,7 +380,6 @@ def page(
         opened.close()
     page_faults.unwatch(context)
     context.unroute_all()
-    context.clear_permissions()
     assert page_faults.found == [], server.latest_log()
 
 

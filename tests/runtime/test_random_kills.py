@@ -29,9 +29,7 @@ from tests.real_server import (
 )
 from tests.site import bars
 
-# test_restart.py kills a server, aborts and deletes once; test_local.py kills supervisors and the fork server of small
-# programs; and tests/worker/test_standalone.py resumes trainings.
-pytestmark = [pytest.mark.tensorflow, pytest.mark.nightly]
+pytestmark = pytest.mark.tensorflow
 
 KILLS = int(os.environ.get("DIGITS_KILLS", "2"))
 ABORTS = int(os.environ.get("DIGITS_ABORTS", "2"))
