@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import (
     BROKEN,
+    ServerProcess,
     customize,
     finished,
     recommended_settings,
@@ -21,6 +24,17 @@ from tests.worker.networks import LINEAR
 
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
+
+
+@pytest.fixture(autouse=True)
+def abort_models(server: ServerProcess) -> Iterator[None]:
+    """Abort the models of a test, whose trainings nobody needs."""
+    yield
+    with urlopen(server / "index.json") as answer:
+        models = json.load(answer)["models"]
+    for model in models:
+        if model["status"] in ("Initialized", "Waiting", "Running"):
+            urlopen(server / f"models/{model['id']}/abort", b"").close()
 
 
 def test_all_sections_are_accessible(

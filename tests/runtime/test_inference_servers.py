@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from digits.core.errors import BadRequest, Unavailable
+from digits.runtime import inference_servers
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors
@@ -86,7 +88,15 @@ def test_an_error_carries_the_frames_of_the_network(site: Site) -> None:
 
 
 @pytest.mark.parametrize("site", [ENDS_AT_ONCE], indirect=True)
-def test_a_server_that_cannot_start_reports_why(site: Site) -> None:
+def test_a_server_that_cannot_start_reports_why(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inference_servers, "START_SECONDS", float("inf"))  # it waits for no other reason
+    pause, pauses = site.runner.pause, itertools.count()
+
+    def counted(seconds: float) -> None:
+        assert next(pauses) < 10_000, "the server has ended"
+        pause(seconds)
+
+    monkeypatch.setattr(site.runner, "pause", counted)
     for _ in range(2):
         with pytest.raises(Unavailable, match="could not be started") as raised:
             site.servers.ask(site.model, {"call": "predict"})
