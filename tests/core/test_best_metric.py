@@ -84,6 +84,16 @@ def test_a_damaged_resume_point_is_ignored(tmp_path: Path, damage: str) -> None:
     assert points == [point] and list(faults) == ["resume_9.ckpt"]
 
 
+def test_the_order_of_keys_in_a_resume_point_does_not_matter(tmp_path: Path) -> None:
+    point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
+    point.save(tmp_path)
+    (tmp_path / "resume_5.ckpt.index").touch()
+    path = tmp_path / "resume_5.ckpt.resume.json"
+    body = json.loads(path.read_text())
+    path.write_text(json.dumps(body | {"point": dict(reversed(body["point"].items()))}))
+    assert resume_point(tmp_path) == point
+
+
 def test_every_altered_byte_of_a_resume_point_is_detected(tmp_path: Path) -> None:
     point = ResumePoint(snapshot="resume_5.ckpt", step=5, epoch=0.5, seed=1, records=10, step_records=1)
     point.save(tmp_path)

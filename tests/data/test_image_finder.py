@@ -152,3 +152,11 @@ def test_an_image_is_located_by_its_path_or_else_by_its_end(tmp_path: Path) -> N
     assert finder.locate("a/tulip.jpg") == "a/tulip.jpg"
     with pytest.raises(ValueError, match="outside"):
         finder.locate("../rose.jpg")
+
+
+def test_only_a_path_that_is_located_is_found_by_its_name_alone(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "rose.jpg").touch()
+    finder = ImageFinder(tmp_path)
+    assert finder.resolve("b/rose.jpg") == ("b/rose.jpg", False, False)
+    assert finder.locate("b/rose.jpg") == "a/rose.jpg"

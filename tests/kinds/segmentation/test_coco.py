@@ -161,6 +161,19 @@ def test_what_is_not_used_is_reported(tmp_path: Path) -> None:
     assert "1 image without objects (background only): deep/b.png" in text
 
 
+def test_an_image_that_is_too_large_is_skipped_and_counted(tmp_path: Path) -> None:
+    pictures = [{"id": n, "file_name": f"{n}.png", "width": 4, "height": 4} for n in (1, 2, 3)]
+    pictures[1] |= {"width": 10**6, "height": 10**6}
+    path = write(tmp_path, [{"segmentation": square(0, 0, 2, 2)}], images=pictures)
+    for number in (1, 3):
+        Image.new("L", (4, 4)).save(tmp_path / "images" / f"{number}.png")
+    with pytest.raises(UnusableSource, match=r"1 image of .* is too large"):
+        plan(path)
+    # One of three images, just below the limit.
+    found = plan(path, max_unusable_percent=34.0)
+    assert sorted(found.splits["train"].files) == ["1.png", "3.png"]
+
+
 def test_a_file_of_crowds_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, [{"segmentation": square(1, 1, 4, 4), "iscrowd": 1}])
     with pytest.raises(UnusableSource, match=r"All objects in labels\.json are crowd regions"):

@@ -159,9 +159,13 @@ def test_jobs_beyond_the_limit_of_submitted_jobs_wait_with_that_reason(
     server.wait(lambda: [words in job.waiting_for for job in jobs].count(True) == 15)
     assert len(slurm.lines) == 5
     assert all(job.status is Status.WAIT for job in jobs)
+    aborted = next(job for job in jobs if words in job.waiting_for)
+    server.scheduler.abort(aborted)
+    assert server.wait_for_end(aborted) is Status.ABORT
     slurm.limit = 100
+    jobs.remove(aborted)
     server.wait(lambda: server.are_in_queue(jobs))
-    assert len(slurm.lines) == 20
+    assert len(slurm.lines) == 19
 
 
 def test_a_limit_that_others_use_up_is_waited_for_too(server: FakeServer, slurm: FakeSlurm) -> None:
