@@ -84,11 +84,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Return the number of test processes: two more than there are cores, because tests also wait for programs.
+    """Return the number of test processes: one more than there are cores, because tests also wait for programs.
 
     ``logical`` means as many as there are cores, for tests that wait for nothing.
     """
-    waiting = 0 if config.option.numprocesses == "logical" else 2
+    waiting = 0 if config.option.numprocesses == "logical" else 1
     fitting = psutil.virtual_memory().available // PROCESS_BYTES
     return max(1, min((os.cpu_count() or 1) + waiting, fitting, MAX_PROCESSES))
 

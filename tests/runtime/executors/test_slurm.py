@@ -180,6 +180,7 @@ def test_what_slurm_refuses_fails_with_its_message(server: SlurmServer) -> None:
     assert "DIGITS sets --output itself" in refusal(options=("--output=x",))
 
 
+@pytest.mark.nightly
 def test_a_job_beyond_the_limit_of_submitted_jobs_waits_at_the_server(
     tmp_path: Path, healthy: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

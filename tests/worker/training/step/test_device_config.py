@@ -159,6 +159,7 @@ def seen(outcome: Outcome) -> set[str]:
     return {line for line in lines if line.startswith("training ")}
 
 
+@pytest.mark.nightly
 def test_several_devices_with_gradient_accumulation(train: Any, model: Any, in_own_child: Any) -> None:
     """Images are blended with the one before, which another device may have."""
     augment = {"mixup": 0.4, "cutmix": 1.0, "flip": "fliplr", "noise": 0.02}
@@ -416,7 +417,8 @@ def test_a_compiled_training_has_the_same_result(train: Any) -> None:
     _assert_alike(_weights(plain, "snapshot_2.ckpt"), _weights(compiled, "snapshot_2.ckpt"), 1e-4)
 
 
-@pytest.mark.parametrize("name", ["keras", pytest.param("lenet", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["keras", "lenet"])
 def test_compiled_networks_learn(train: Any, name: str) -> None:
     network = LEARNING[name].replace("x = self.x", "print('built', self.is_training); x = self.x")
     outcome = train(
