@@ -26,7 +26,7 @@ from digits.web.template_filters import duration
 # Settings that differ between any two jobs.
 OWN = {"dataset", "task", "schema", "resume", "devices", "seed", "weights_folder", "weights_sources"}
 MAX_METRICS = 16
-# The curves of more models would be hard to tell apart.
+# With more models, their curves would be hard to distinguish.
 MAX_MODELS = 10
 NONE = "–"
 _COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {

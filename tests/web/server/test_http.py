@@ -256,7 +256,7 @@ def test_a_client_that_sends_on_gets_the_response_to_a_refused_upload(strict: Sm
         end = select.poll()
         end.register(connection, select.POLLRDHUP)
         assert end.poll(PATIENCE_SECONDS * 1000)
-        for _ in range(2):  # the first one would tell that the connection is closed
+        for _ in range(2):  # the first one may only reveal that the connection is closed
             connection.sendall(b"x" * 500)
         assert Answer.read(connection).status == 413
 
