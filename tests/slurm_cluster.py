@@ -90,6 +90,7 @@ class SlurmCluster:
         key = folder / "munge" / "key"
         key.write_bytes(secrets.token_bytes(1024))
         key.chmod(0o400)
+        self._lost_ids, self._first_id = False, 1
         self._ports = dict(zip(("controller", *self.nodes), _free_ports(nodes + 1), strict=True))
         self.configure()
 
@@ -168,6 +169,7 @@ class SlurmCluster:
         process = self.processes.pop(name)
         process.send_signal(number)
         process.wait(timeout=PATIENCE_SECONDS)
+        self._lost_ids |= name == "controller" and number is signal.SIGKILL
 
     def kill_node(self, name: str) -> None:
         """Kill a node with everything that runs on it."""
@@ -190,6 +192,13 @@ class SlurmCluster:
                 self.start_node(name)
         for name in self.nodes:
             self.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
+
+    def skip_lost_ids(self) -> None:
+        """Restart a controller that was killed with new ids: it forgot the last ones, which nodes refuse for a while."""
+        if self._lost_ids:
+            self._first_id += 1000
+            self.restart_controller(f"FirstJobId={self._first_id}")
+            self._lost_ids = False
 
     def is_running(self, name: str) -> bool:
         return name in self.processes and self.processes[name].is_running()
