@@ -6,11 +6,10 @@ import { getJson, postForm } from './http.js';
 import { startViewer } from './image_viewer.js';
 import { join } from './live.js';
 import { morph } from './morph.js';
-import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 import { fragment, swapping } from './swap.js';
+import { followTask } from './task_panel.js';
 
-const PARTIAL_RESULTS = 5000; // milliseconds between them
 const MARGIN = 0.05;
 const MAX_ZOOM = 200;
 const WHEEL_ZOOM = 0.0015;
@@ -46,11 +45,10 @@ document.getElementById('new-map').addEventListener('submit', async (event) => {
 // The name of the map that was started here.
 let wanted = '';
 let isFollowed = status.dataset.state === 'running';
-let refreshed = 0;
+const show = followTask('map', follow);
 
 /** Refreshes the status. At the end of a computation, shows the map `wanted`, or the one of this page. */
 async function follow() {
-  refreshed = Date.now();
   await refreshParts();
   const { state, shown: latest } = status.dataset;
   isFollowed ||= state === 'running';
@@ -62,14 +60,7 @@ async function follow() {
 }
 
 document.addEventListener('task-update', ({ detail: message }) => {
-  if (message.update !== 'embedding' || message.job_id !== status.dataset.job) return;
-  const meter = status.querySelector('[data-meter]');
-  if (message.state !== 'running' || !meter || Date.now() - refreshed > PARTIAL_RESULTS) {
-    follow();
-    return;
-  }
-  setProgress(meter, message.percentage, message.eta_seconds);
-  if (message.doing) document.getElementById('map-doing').textContent = message.doing;
+  if (message.update === 'embedding' && message.job_id === status.dataset.job) show(message);
 });
 document.addEventListener('live-joined', ({ detail }) => detail.missed && follow());
 join(status.dataset.job);

@@ -26,8 +26,6 @@ import { showUsage } from './usage.js';
 const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 const MOST_OWN_CHARTS = 24;
-// Milliseconds between partial results of an evaluation.
-const PARTIAL_RESULTS = 10_000;
 
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
@@ -141,7 +139,7 @@ const receive = {
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
-  evaluation: startTaskPanel('evaluation', PARTIAL_RESULTS),
+  evaluation: startTaskPanel('evaluation'),
   export: startTaskPanel('export'),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;

@@ -3,31 +3,16 @@
 import { confirmed, toast } from './dialog.js';
 import { postForm, request } from './http.js';
 import { join } from './live.js';
-import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
+import { followTask } from './task_panel.js';
 
-const PARTIAL_RESULTS = 5000; // milliseconds between them
-
-const status = document.getElementById('prediction-status');
-const { job, prediction } = status.dataset;
-let refreshed = 0;
-
-function refresh() {
-  refreshed = Date.now();
-  return refreshParts();
-}
+const { job, prediction } = document.getElementById('prediction-status').dataset;
+const show = followTask('prediction');
 
 document.addEventListener('task-update', ({ detail: message }) => {
-  if (message.update !== 'prediction' || message.job_id !== job || message.key !== prediction) return;
-  const meter = status.querySelector('[data-meter]');
-  if (message.state !== 'running' || !meter || Date.now() - refreshed > PARTIAL_RESULTS) {
-    refresh();
-    return;
-  }
-  setProgress(meter, message.percentage, message.eta_seconds);
-  document.getElementById('prediction-doing').textContent = message.doing;
+  if (message.update === 'prediction' && message.job_id === job && message.key === prediction) show(message);
 });
-document.addEventListener('live-joined', ({ detail }) => detail.missed && refresh());
+document.addEventListener('live-joined', ({ detail }) => detail.missed && refreshParts());
 join(job);
 
 document.addEventListener('submit', async (event) => {
@@ -36,7 +21,7 @@ document.addEventListener('submit', async (event) => {
   event.submitter.disabled = true;
   try {
     await postForm(event.target.action, new FormData(event.target));
-    await refresh();
+    await refreshParts();
   } catch (error) {
     toast(error.message, 'danger');
     event.submitter.disabled = false;

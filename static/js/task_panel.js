@@ -1,19 +1,35 @@
-// A panel of a model's page for a background task, such as its evaluation: starts the task and shows its progress.
+// A background task of a job, such as an evaluation: starts it from a panel, and shows its progress.
 
 import { toast } from './dialog.js';
 import { postForm } from './http.js';
 import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 
+// Milliseconds between partial results.
+const PARTIAL_RESULTS = 5000;
+
 /**
- * Starts the panel with the id `name`. Returns a function that shows a message about the task: the server renders its
- * start and its results, and the current ones every `partial` milliseconds.
+ * Returns a function that shows a message about the task with the id `name`: the server renders its start and its
+ * results, which `refresh` fetches, and those so far from time to time.
  */
-export function startTaskPanel(name, partial = Infinity) {
-  const panel = document.getElementById(name);
+export function followTask(name, refresh = refreshParts) {
   let refreshed = Date.now();
 
-  panel.addEventListener('submit', async (event) => {
+  return (message) => {
+    const doing = document.getElementById(`${name}-doing`);
+    if (message.state !== 'running' || !doing || Date.now() - refreshed > PARTIAL_RESULTS) {
+      refreshed = Date.now();
+      refresh();
+      return;
+    }
+    if (message.doing) doing.textContent = message.doing;
+    setProgress(document.querySelector(`#${name}-status [data-meter]`), message.percentage, message.eta_seconds);
+  };
+}
+
+/** Starts the panel with the id `name`, whose form starts a task, and returns a function that follows the task. */
+export function startTaskPanel(name) {
+  document.getElementById(name).addEventListener('submit', async (event) => {
     if (event.target.method !== 'post') return;
     event.preventDefault();
     try {
@@ -24,14 +40,5 @@ export function startTaskPanel(name, partial = Infinity) {
       toast(error.message, 'danger');
     }
   });
-
-  return (message) => {
-    const doing = document.getElementById(`${name}-doing`);
-    if (message.state !== 'running' || !doing || Date.now() - refreshed > partial) {
-      refreshed = Date.now();
-      return refreshParts();
-    }
-    doing.textContent = message.doing;
-    setProgress(panel.querySelector('[data-meter]'), message.percentage, message.eta_seconds);
-  };
+  return followTask(name);
 }
