@@ -27,7 +27,7 @@ from digits.worker.gang import rendezvous
 from digits.worker.gang.rendezvous import LOOPBACK, Rendezvous, address, place
 
 _NONCE_BYTES = 32
-# Time in which a process that connects must answer.
+# Time in which a process that has begun to answer must continue.
 _ANSWER_SECONDS = 5.0
 # A machine that does not answer for half a minute is gone. One that computes for hours answers.
 _KEEPALIVE = {
@@ -131,23 +131,50 @@ def connect(meeting: Rendezvous) -> Ring:
 def _accepted(server: socket.socket, after: socket.socket, key: bytes, deadline: float) -> socket.socket:
     """Return the connection of a process that knows the ``key``, and prove to the worker ``after`` that this one does.
 
-    Raises OSError after the ``deadline``.
+    Either can happen first: the worker before this one may be the last to see the addresses. Raises OSError after the
+    ``deadline``.
     """
+    before: socket.socket | None = None
     has_answered = False
-    while True:
-        server.settimeout(_left(deadline))
-        before, _ = server.accept()
-        before.settimeout(_ANSWER_SECONDS)
-        nonce = secrets.token_bytes(_NONCE_BYTES)
-        with contextlib.suppress(OSError):
-            before.sendall(nonce)
-        if not has_answered:
-            after.sendall(hmac.digest(key, _received(after), "sha256"))
-            has_answered = True
-        with contextlib.suppress(OSError):
-            if hmac.compare_digest(_received(before), hmac.digest(key, nonce, "sha256")):
-                return before
-        before.close()
+    nonces: dict[socket.socket, bytes] = {}
+    try:
+        while before is None or not has_answered:
+            for ready in _readable([server, *nonces, *([] if has_answered else [after])], deadline):
+                if ready is server:
+                    connection, _ = server.accept()
+                    connection.settimeout(_ANSWER_SECONDS)
+                    nonces[connection] = secrets.token_bytes(_NONCE_BYTES)
+                    with contextlib.suppress(OSError):
+                        connection.sendall(nonces[connection])
+                elif ready is after:
+                    after.sendall(hmac.digest(key, _received(after), "sha256"))
+                    has_answered = True
+                elif _knows(key, nonces.pop(ready), ready):
+                    before = ready
+                else:
+                    ready.close()
+    finally:
+        for stranger in nonces:
+            stranger.close()
+    return before
+
+
+def _readable(sockets: list[socket.socket], deadline: float) -> list[socket.socket]:
+    """Wait until some of ``sockets`` can be read, and return these. Raises TimeoutError after the ``deadline``."""
+    poll = select.poll()
+    for one in sockets:
+        poll.register(one, select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll(1000 * _left(deadline))}
+    if not ready:
+        raise TimeoutError("it did not connect in time")
+    return [one for one in sockets if one.fileno() in ready]
+
+
+def _knows(key: bytes, nonce: bytes, connection: socket.socket) -> bool:
+    try:
+        return hmac.compare_digest(_received(connection), hmac.digest(key, nonce, "sha256"))
+    except OSError:
+        return False
 
 
 def _received(connection: socket.socket) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -93,6 +94,21 @@ def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refuse
     stranger.close()
     with pytest.raises(ConnectionError):
         socket.create_connection(address)
+
+
+def test_a_worker_may_see_the_addresses_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a network file system. The one after it cannot answer the others before it has come."""
+    monkeypatch.setattr("digits.worker.gang.ring._ANSWER_SECONDS", 0.05)
+    exchange = Rendezvous.exchange
+
+    def exchange_late(self: Rendezvous, name: str, value: str, deadline: float) -> list[str]:
+        values = exchange(self, name, value, deadline)
+        if (self.rank, name) == (3, "address"):
+            time.sleep(0.5)
+        return values
+
+    monkeypatch.setattr(Rendezvous, "exchange", exchange_late)
+    assert together(tmp_path, 4, lambda ring: ring.reduce(np.ones(3)).tolist()) == [[4, 4, 4]] * 4
 
 
 def test_missing_workers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
