@@ -22,9 +22,8 @@ PAGES_IN_MEMORY = 128
 
 _MAGIC = 0xBEEFC0DE
 _VERSION = 1
-_PAGE_HEADER = struct.Struct(
-    "<QHHHH"
-)  # number, padding, flags, end of the places of nodes, start of the nodes
+# Number, padding, flags, end of the places of nodes, start of the nodes.
+_PAGE_HEADER = struct.Struct("<QHHHH")
 _OVERFLOW_COUNT = struct.Struct("<I")
 _OVERFLOW_COUNT_PLACE = 12
 # Of a meta page: magic, version, address, size of the map.

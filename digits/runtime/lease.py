@@ -73,9 +73,8 @@ class Lease:
         self._worker: gevent.Greenlet | None = None
         self._descriptor = self._claim(waits)
         self._renewed_at = _now()
-        self._due = (
-            self._renewed_at + WATCH_SECONDS
-        )  # soon: another machine may have claimed at the same time
+        # Soon, because another machine may have claimed at the same time.
+        self._due = self._renewed_at + WATCH_SECONDS
 
     @property
     def is_held(self) -> bool:

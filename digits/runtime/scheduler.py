@@ -241,9 +241,7 @@ class Scheduler:
             with self._isolated(job):
                 tasks = [(task, job.device_request(task)) for task in self._startable(job)]
                 for _, request in tasks:
-                    self._runner.executors.of(
-                        request
-                    )  # raises ValueError for a request that no executor can meet
+                    self._runner.executors.of(request)  # raises ValueError if none can meet it
                 if not tasks:
                     self._waiting.pop(job.id, None)
                 else:

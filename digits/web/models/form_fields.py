@@ -244,9 +244,8 @@ class DeviceFields(ComputeFields):
         """The inverse of `device`."""
         kind, _, count = device.partition(":")
         is_list = kind not in ("cpu", "next")
-        none = (
-            0 if kind == "cpu" and not self.is_local else None
-        )  # on a cluster, the page has no other choice
+        # On a cluster, the page has no other choice.
+        none = 0 if kind == "cpu" and not self.is_local else None
         self.set(
             select_gpu="next" if is_list else kind,
             select_gpus=device if is_list else "",

@@ -72,9 +72,8 @@ def _uploads(name: str) -> ClientRequest:
         )
     streams = [file.stream for file in files]
     for file in files:
-        file.stream = (
-            BytesIO()
-        )  # Flask closes it at the end of the request, which may be before that of the batch
+        # Flask closes it at the end of the request, which may be before that of the batch.
+        file.stream = BytesIO()
     return ClientRequest("files", name, streams)
 
 

@@ -312,9 +312,8 @@ class Trainer:
         self._progress("Validating", now=True)
         rate = self._learning_rate.at(max(0, self.step - 1))
         values = self._validation.run(self.step, rate, self._is_interrupted)
-        self._gang.take_from_lead(
-            self._resources.store.local
-        )  # counters of tf.metrics, of other batches each
+        # Counters of tf.metrics, which counted other batches on each worker.
+        self._gang.take_from_lead(self._resources.store.local)
         if values is None:
             self._save_and_stop()
             return

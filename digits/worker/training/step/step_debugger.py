@@ -266,9 +266,8 @@ def _showing_values(values: Values) -> Iterator[None]:
         return f"<tf.Tensor {tensor.name!r} shape={tensor.shape} dtype={tensor.dtype.name}\n{numbers}>"
 
     def numpy(tensor: Any) -> Any:
-        if not values.has(
-            tensor
-        ):  # AttributeError, because Keras checks whether tensors of a function have it
+        if not values.has(tensor):
+            # Keras checks whether tensors of a function have this attribute.
             raise AttributeError(f"{tensor.name} is inside a function and has no value.")
         return values.of(tensor).numpy
 
