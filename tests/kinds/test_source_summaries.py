@@ -123,6 +123,15 @@ def folder_summaries(folder: Path) -> list[SourceSummary]:
     return list(FolderOverview([folder], 1).summaries())
 
 
+def test_large_images_are_not_decoded(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = bars(data / "bars")
+    Image.new("RGB", (200, 150)).save(folder / "right" / "wide.png")
+    assert "to 200 × 150" in " ".join(summary(data, FOLDER, folder_train=str(folder))["facts"])
+    monkeypatch.setattr(source_summary, "MAX_SAMPLE_PIXELS", 200 * 150 - 1)
+    found = summary(data, FOLDER, folder_train=str(folder))
+    assert "200" not in " ".join(found["facts"]) and found["problems"] == []
+
+
 def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_summary, "MAX_FILES", 10)
     *_, found = folder_summaries(bars(tmp_path / "bars"))

@@ -109,19 +109,20 @@ def test_an_index_with_another_color_is_refused(root: Path) -> None:
     assert "b/c.png: the index 1 has a different color" in str(masks(plan(root))["b/c.jpg"])
 
 
-def test_a_color_map_translates_colors(root: Path) -> None:
+@pytest.mark.parametrize(("other", "shown"), [((1, 2, 3), "#010203"), ((250, 2, 3), "#fa0203")])
+def test_a_color_map_translates_colors(root: Path, other: tuple[int, int, int], shown: str) -> None:
     (root / "map.txt").write_text("0 0 0\n128 0 0\n0, 128, 0\n")
     (root / "names.txt").write_text("sky\ncar\nroad\n")
     pixels = np.array([VOC[2], (224, 224, 192), VOC[1]], np.uint8)
     picture(root / "masks", "a.png", np.repeat(pixels[:, None], SIZE[0], axis=1))
-    wrong = np.array([VOC[0], VOC[0], (1, 2, 3)], np.uint8)
+    wrong = np.array([VOC[0], VOC[0], other], np.uint8)
     picture(root / "masks", "b/c.png", np.repeat(wrong[:, None], SIZE[0], axis=1))
     files = {"colormap_file": str(root / "map.txt"), "class_labels_file": str(root / "names.txt")}
     found = plan(root, **files)
     assert (found.target.names, found.target.colors) == (["sky", "car", "road"], VOC)
     assert masks(found) == {
         "a.jpg": rows(2, IGNORED, 1).tolist(),
-        "b/c.jpg": "label image b/c.png: the color #010203 is not in the color map",
+        "b/c.jpg": f"label image b/c.png: the color {shown} is not in the color map",
     }
     with pytest.raises(UnusableSource, match="No label image can be used"):
         (root / "map.txt").write_text("9 9 9\n")

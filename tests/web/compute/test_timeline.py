@@ -70,6 +70,12 @@ def test_only_the_latest_uses_are_shown(site: Site, monkeypatch: pytest.MonkeyPa
     assert [(use["job"], use["lane"]) for use in uses(site)] == [("net 2", 0), ("net 3", 0)]
 
 
+def test_a_use_gets_the_first_free_lane(site: Site) -> None:
+    for began, ended in ((10, 9), (10, 1), (10, 7), (8, 1), (6, 5)):
+        add(site, f"{began}–{ended}", ["cpu"], began, ended)
+    assert [use["lane"] for use in uses(site)] == [0, 1, 2, 0, 2]
+
+
 def test_the_page_places_uses_by_their_time(site: Site) -> None:
     job = add(site, "bird <b>", ["cpu"], 12, 6)
     add(site, "old", ["cpu"], 36, 18)

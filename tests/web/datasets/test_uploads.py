@@ -423,6 +423,12 @@ def test_uploads_belong_to_the_user_who_has_logged_in(settings: Settings, archiv
     site.close()
 
 
+def test_the_size_of_uploads_is_limited(tmp_path: Path) -> None:
+    site = open_site(site_settings(tmp_path, max_upload=1000))
+    assert [create(site, size).status_code for size in (1000, 1001)] == [201, 413]
+    site.close()
+
+
 def test_the_number_of_uploads_is_limited(tmp_path: Path) -> None:
     site = open_site(site_settings(tmp_path, max_uploads=2))
     at_once = [gevent.spawn(create, site, 5) for _ in range(3)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,23 +11,28 @@ from PIL import Image
 
 from digits.data.manifest import Manifest
 from digits.data.targets.boxes import Boxes
+from digits.worker.failure import UserFault
 from digits.worker.input import image_input
+
+
+def manifest_of(**properties: Any) -> Manifest:
+    defaults: dict[str, Any] = {
+        "kind": "image-object-detection",
+        "width": 25,
+        "height": 20,
+        "channels": 1,
+        "encoding": "png",
+        "resize_mode": "squash",
+        "target": Boxes.of(["thing"], 1),
+        "splits": {},
+        "mean_pixel": [0.0],
+    }
+    return Manifest(**{**defaults, **properties})
 
 
 @pytest.mark.parametrize(("size", "height"), [((30, 20), 10), ((30, 80), 20)])
 def test_images_are_padded_like_those_of_the_dataset(size: tuple[int, int], height: int) -> None:
-    manifest = Manifest(
-        kind="image-object-detection",
-        width=25,
-        height=20,
-        channels=1,
-        encoding="png",
-        resize_mode="squash",
-        padding=(50, 40),
-        target=Boxes.of(["thing"], 1),
-        splits={},
-        mean_pixel=[0.0],
-    )
+    manifest = manifest_of(padding=(50, 40))
     file = io.BytesIO()
     Image.new("L", size, 200).save(file, "PNG")
     pixels, geometry = image_input.read(file.getvalue(), manifest)
@@ -34,3 +40,16 @@ def test_images_are_padded_like_those_of_the_dataset(size: tuple[int, int], heig
     assert not pixels[height + 1 :].any() and geometry.size == size
     box = geometry.restore_boxes(np.array([[0, 0, 15, height]], np.float32))
     np.testing.assert_allclose(box, [[0, 0, *size]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "properties", [{"channels": 4, "mean_pixel": [0.0] * 4}, {"dtype": "float32", "encoding": "raw"}]
+)
+def test_models_of_other_arrays_do_not_predict_from_images(properties: dict[str, Any]) -> None:
+    with pytest.raises(UserFault, match="does not predict from single images"):
+        image_input.read(b"", manifest_of(**properties))
+
+
+def test_an_image_that_cannot_be_read_is_refused() -> None:
+    with pytest.raises(UserFault, match="The image cannot be read: "):
+        image_input.read(b"GIF89a", manifest_of())
