@@ -55,6 +55,8 @@ STAGES = {
     "other": "(integration or tensorflow or slow) and not nightly and not network",
 }
 GENERATED = "_pb2.py"
+# What ./digits-test builds and the tests need, besides the files of the checkout.
+BUILT = ("node_modules", "static/vendor")
 # A statement that creates a file for the test process to which the process that runs it belongs.
 PROBE = (
     '__import__("posix").close(__import__("posix").open('
@@ -329,7 +331,7 @@ class Field:
             if (root / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(root / name, self.root / name)
-        for name in ("node_modules", "static/vendor"):
+        for name in BUILT:
             if (root / name).exists():
                 (self.root / name).symlink_to(root / name)
 
@@ -449,6 +451,10 @@ def main() -> int:
             print(f"{number}. {fault.path}:{fault.line} {fault.operator}")
             print(fault.diff((ROOT / fault.path).read_bytes()), end="\n\n")
         return 0
+    if missing := [name for name in BUILT if not (ROOT / name).exists()]:
+        sys.exit(
+            f"{' and '.join(missing)} would be missing, so tests would fail in any case. Run ./digits-test first."
+        )
     results_file = ROOT / "test-results" / f"faults-{options.seed}.jsonl"
     files_file = results_file.with_name(f"executing-{options.seed}.json")
     results_file.parent.mkdir(exist_ok=True)
