@@ -108,8 +108,10 @@ def test_a_measurement_is_canceled_in_the_queue(
     site: Site, cluster: FakeCluster, fields: dict[str, Any]
 ) -> None:
     url = start(site, fields)
-    site.wait(lambda: cluster.requests)
-    assert site.post(f"{url}/cancel").get_json()["state"] == "canceled"
+    site.wait(lambda: site.json(url)["waiting_for"] and cluster.requests)
+    canceled = site.post(f"{url}/cancel").get_json()
+    reason = canceled["waiting_for"], canceled["expected_start"]
+    assert (canceled["state"], *reason) == ("canceled", None, None)
     site.wait(lambda: is_idle(site))
     assert not cluster.active()
     assert site.json(url)["state"] == "canceled" and site.json(url)["error"] is None
