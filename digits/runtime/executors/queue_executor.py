@@ -590,11 +590,12 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """Return the runs with these ``comments`` whose folders say that they have ended. Called in a thread."""
         ended = []
         for comment in comments:
-            place, _, number = comment.removeprefix(self._mark).rpartition(":")
-            is_element = place.startswith(ARRAYS)
-            folder = self._elements.get(comment) if is_element else self._jobs_folder / place
+            name = comment.removeprefix(self._mark)
+            place, _, number = name.rpartition(":")
+            is_in_array = name.startswith(ARRAYS)  # an element of one, or one whose elements were canceled
+            folder = self._elements.get(comment) if is_in_array else self._jobs_folder / place
             # Not if the folder is missing: its file system may be.
-            saved = folder and self.submissions.load(folder, None if is_element else int(number))
+            saved = folder and self.submissions.load(folder, None if is_in_array else int(number))
             if folder and saved and (state := read_exit(folder, saved.run)):
                 ended.append(Run[J](folder, comment, saved, state))
         return ended

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
@@ -61,10 +62,12 @@ class SlurmServer(ClusterServer):
 
 
 @pytest.fixture
-def server(tmp_path: Path, healthy: SlurmCluster) -> Iterator[SlurmServer]:
+def server(tmp_path: Path, healthy: SlurmCluster, caplog: pytest.LogCaptureFixture) -> Iterator[SlurmServer]:
     with SlurmServer(tmp_path / "jobs", healthy) as server:
         yield server
     assert not list(processes_in(tmp_path))
+    logged = [*caplog.get_records("call"), *caplog.get_records("teardown")]
+    assert [record.getMessage() for record in logged if record.levelno >= logging.ERROR] == []
 
 
 def test_a_job_runs_on_a_node_as_it_does_locally(server: SlurmServer, cluster: SlurmCluster) -> None:

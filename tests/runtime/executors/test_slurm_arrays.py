@@ -33,6 +33,7 @@ class FakeSlurm:
         self.state = "PENDING|Priority"  # of new jobs
         self.sizes: list[int] = []
         self.lines: dict[str, str] = {}
+        self.canceled: list[str] = []
 
     def run(self, *command: str) -> tuple[int, str]:
         if not self.is_up:
@@ -40,7 +41,7 @@ class FakeSlurm:
         name, *arguments = command
         known: dict[str, Callable[[list[str]], tuple[int, str]]] = {
             "sbatch": self._sbatch,
-            "squeue": lambda _: (0, "\n".join(self.lines.values())),
+            "squeue": lambda _: (0, "\n".join([*self.lines.values(), *self.canceled])),
             "scancel": self._scancel,
             "scontrol": lambda _: (0, CONFIG.format(self.max_array_size, self.max_array_size)),
         }
@@ -68,7 +69,10 @@ class FakeSlurm:
     def _scancel(self, arguments: list[str]) -> tuple[int, str]:
         for name in arguments:
             assert not name.startswith("-"), "further options cancel the whole array"
-            self.lines.pop(name, None)
+            line = self.lines.pop(name, None)
+            number, _, index = name.partition("_")
+            if line and index and not any(other.startswith(f"{number}_") for other in self.lines):
+                self.canceled.append(f"{number}|{number}|CANCELLED|None|N/A|{line.rpartition('|')[2]}")
         return 0, ""
 
 
@@ -109,9 +113,10 @@ def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
 
 
 @pytest.fixture
-def server(tmp_path: Path, slurm: FakeSlurm) -> Iterator[FakeServer]:
+def server(tmp_path: Path, slurm: FakeSlurm, caplog: pytest.LogCaptureFixture) -> Iterator[FakeServer]:
     with FakeServer(tmp_path / "jobs", slurm) as server:
         yield server
+    assert "unexpected error" not in caplog.text
 
 
 def test_a_sweep_is_one_array(server: FakeServer, slurm: FakeSlurm) -> None:
@@ -121,6 +126,18 @@ def test_a_sweep_is_one_array(server: FakeServer, slurm: FakeSlurm) -> None:
     assert sorted(slurm.sizes) == [1, 30]
     reason = "other jobs are before it in the queue (Slurm job {}: Priority)"
     assert {job.waiting_for for job in [*jobs, other]} == {reason.format(name) for name in slurm.lines}
+
+
+def test_an_array_may_be_canceled_in_the_queue(server: FakeServer, slurm: FakeSlurm) -> None:
+    jobs = server.sweep(3, "hangs")
+    other = server.run("hangs", minutes=7)
+    server.wait(lambda: server.are_in_queue([*jobs, other]))
+    for job in jobs:
+        server.scheduler.abort(job)
+        assert server.wait_for_end(job) is Status.ABORT
+    assert slurm.canceled
+    wait_for_listings(server, 2)
+    assert server.are_in_queue([other])
 
 
 def test_an_array_has_at_most_the_size_that_the_cluster_permits(server: FakeServer, slurm: FakeSlurm) -> None:
