@@ -125,9 +125,11 @@ export function startClassifying(panel) {
   });
   image?.addEventListener('error', () => (image.hidden = true));
   file?.addEventListener('change', () => takeFiles([...file.files]));
-  for (const button of panel.querySelectorAll('[data-record]')) {
-    button.addEventListener('click', () => take({ record: button.dataset.record, url: button.querySelector('img').src }));
-  }
+  // The images appear when the dataset is finished.
+  panel.addEventListener('click', ({ target }) => {
+    const button = target.closest?.('[data-record]');
+    if (button) take({ record: button.dataset.record, url: button.querySelector('img').src });
+  });
   startCamera(panel.querySelector('#use-camera'), file);
   form.addEventListener('submit', (event) => {
     event.preventDefault();

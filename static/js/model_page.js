@@ -189,12 +189,12 @@ document.addEventListener('job-update', ({ detail: message }) => {
 document.addEventListener('parts-refreshed', followDataset);
 followDataset();
 
-// Whether the network classifies or generates images is known once it is built; both need a snapshot.
+// Whether the network classifies or generates images is known once it is built; all panels need a snapshot.
 document.addEventListener('parts-refreshed', () => {
   const generates = JSON.parse(document.getElementById('latent-data').textContent) > 0;
   const isReady = Boolean(document.getElementById('classify-snapshot').value);
   document.getElementById('generate-panel').hidden = !isReady || !generates;
-  for (const panel of document.querySelectorAll('#classify-panel, #many-panel')) panel.hidden = !isReady || generates;
+  for (const panel of document.querySelectorAll('#classify-panel, #many-panel, #serving-panel')) panel.hidden = !isReady || generates;
 });
 
 let shownWeights = 'null';

@@ -91,7 +91,10 @@ def test_from_images_to_a_trained_model(
     expect(newest).to_contain_text("accuracy")
     expect(page.locator("#classify-snapshot")).to_have_value(newest.get_attribute("data-epoch") or "")
 
-    # Prediction for an uploaded image
+    # What needs a snapshot has appeared: prediction for an image of the dataset and an uploaded one, and serving
+    expect(page.locator("#serving-panel")).to_be_visible()
+    page.locator("#examples button").first.click()
+    expect(page.locator("#predictions li")).to_have_count(3, timeout=30_000)
     page.locator("#image-file").set_input_files(image_folder / "middle" / "00.png")
     guesses = page.locator("#predictions li")
     expect(guesses).to_have_count(3, timeout=30_000)
