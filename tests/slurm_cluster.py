@@ -194,7 +194,7 @@ class SlurmCluster:
             self.run("scontrol", "update", f"nodename={name}", "state=resume", check=False)
 
     def skip_lost_ids(self) -> None:
-        """Restart a controller that was killed with new ids: it forgot the last ones, which nodes refuse for a while."""
+        """Give jobs new ids after the controller was killed: it forgot the last ones, which nodes refuse for a while."""
         if self._lost_ids:
             self._first_id += 1000
             self.restart_controller(f"FirstJobId={self._first_id}")

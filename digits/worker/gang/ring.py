@@ -166,7 +166,7 @@ def _readable(sockets: list[socket.socket], deadline: float) -> list[socket.sock
         poll.register(one, select.POLLIN)
     ready = {descriptor for descriptor, _ in poll.poll(1000 * _left(deadline))}
     if not ready:
-        raise TimeoutError("it did not connect in time")
+        raise TimeoutError("no answer in time")
     return [one for one in sockets if one.fileno() in ready]
 
 
