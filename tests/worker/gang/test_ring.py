@@ -97,7 +97,7 @@ def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refuse
 
 
 def test_a_worker_may_see_the_addresses_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a network file system. The one after it cannot answer the others before it has come."""
+    """As on a network file system: until then, the worker after it can only answer, not accept."""
     monkeypatch.setattr("digits.worker.gang.ring._ANSWER_SECONDS", 0.05)
     exchange = Rendezvous.exchange
 
