@@ -1,8 +1,5 @@
 """A cluster whose runs wait until they are released, and then run until they are stopped.
 
-A test can also play the program of a run: it runs once there is an event log in its folder, and ends with the result in
-a file `RESULT_FILE`, an exit code.
-
 As a program, the module is the command ``digits`` on a server with this cluster as ``slurm``.
 """
 
@@ -15,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from digits.core.job import DeviceRequest
-from digits.core.task import EVENTS_FILE, Failure, Handle
+from digits.core.task import Failure, Handle
 from digits.runtime.executors.cluster import ClusterExecutor, Finding, Node, Overview
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
-
-RESULT_FILE = "result"
 
 OVERVIEW = Overview(
     nodes=(
@@ -74,11 +69,7 @@ class FakeCluster(ClusterExecutor):
         return not isinstance(self._runs.get(handle["name"]), Exit)
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
-        state = self._runs.get((handle or {}).get("name", ""), Exit(lost=True))
-        if isinstance(state, Exit) or not (folder / EVENTS_FILE).exists():
-            return state
-        result = folder / RESULT_FILE
-        return Exit(code=int(result.read_text())) if result.exists() else None
+        return self._runs.get((handle or {}).get("name", ""), Exit(lost=True))
 
     def active(self) -> list[str]:
         """Return the runs that wait or run."""

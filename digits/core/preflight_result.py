@@ -25,12 +25,6 @@ def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
     write_json(folder / RESULT_FILE, {"result": result, "warnings": warnings})
 
 
-def replace_forecast(folder: Path, workers: JsonObject) -> None:
-    """Replace the forecast of the ``workers`` in the result of the preflight in ``folder``, if it is still there."""
-    if saved := load(folder):
-        save(folder, {**saved["result"], "workers": workers}, saved["warnings"])
-
-
 def copy_to_job(folder: Path, job_folder: Path) -> None:
     """Copy the result of the preflight in ``folder`` to the training's ``job_folder``."""
     for name in (RESULT_FILE, PICTURE_FILE):
@@ -55,8 +49,6 @@ def format_lines(result: dict[str, Any]) -> list[str]:
             f"time per epoch     {result['seconds_per_epoch']:.3g} s",
             f"estimated total    {result['seconds_total']:.3g} s",
         ]
-    if "workers" in result:
-        said.append(f"workers            {result['workers']['message']}")
     gpu = result["gpu_memory_bytes"]
     memory = result["memory_bytes"] if gpu is None else gpu
     said.append(f"{'memory' if gpu is None else 'GPU memory':19}{memory / 1e6:.0f} MB")

@@ -276,13 +276,11 @@ class Preflight(Train, tag="preflight"):
 
     The first batch goes to ``batch.png`` in the task's parent folder,
     the graph to ``tb/``. With ``eager``, a few steps run operation by operation, so that
-    the network can print values. Otherwise, the speed of several ``workers`` is forecast, which are on machines of
-    their own if they are ``apart``.
+    the network can print values. One worker takes the steps, whatever the number of ``workers``.
     """
 
     eager: bool = False
     workers: Annotated[int, Meta(ge=1, le=MAX_WORKERS)] = 1
-    apart: bool = False
 
     @classmethod
     def of(cls, training: Train, *, eager: bool = False) -> Preflight:

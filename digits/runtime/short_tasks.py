@@ -19,7 +19,6 @@ from pathlib import Path
 from msgspec import structs
 
 from digits.core import events, pretrained_files
-from digits.core.compute import LOCAL
 from digits.core.errors import NotReady, Unavailable
 from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
@@ -42,8 +41,6 @@ POOL = "short"
 SECONDS_TO_BUILD = 60.0
 # A step of a large network is slow on a CPU.
 SECONDS_FOR_A_STEP = 180.0
-# More time for the forecast of the speed of several workers.
-SECONDS_FOR_WORKERS = 150.0
 # The file of pretrained weights that a check downloads has about 100 MB.
 SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
@@ -136,17 +133,14 @@ class ShortTasks:
     ) -> ShortTaskResult:
         """Check the training that ``recipe`` describes, on the CPU if the requested GPUs are in use.
 
-        For several workers, their speed is forecast.
-
         Meanwhile, `watched` reports its progress under the name ``watch``. See `visualize` for ``network_folder``.
         """
         # One GPU is enough, unless specific ones are requested.
         spare = DeviceRequest(POOL, min(request.gpu_count, 1), request.gpus, if_free=True)
-        compute = request.compute
-        recipe = structs.replace(recipe, workers=compute.workers, apart=compute.target != LOCAL)
+        recipe = structs.replace(recipe, workers=request.compute.workers)
         with self._new_folder() as folder:
             write_network(folder, network, network_folder)
-            seconds = SECONDS_FOR_A_STEP + (SECONDS_FOR_WORKERS if recipe.workers > 1 else 0)
+            seconds = SECONDS_FOR_A_STEP
             if (recipe.weights or "").startswith(PREFIX):
                 seconds += SECONDS_TO_DOWNLOAD
             return self._run(folder, recipe, seconds, watch, request=spare)

@@ -12,9 +12,9 @@ const PATIENCE_MILLISECONDS = 2000;
 
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
-  * `obtain()` obtains the weights, and returns whether they could be. `nodes` measures workers. `remedies(answer)` returns what to do about warnings as [words, function].
+  * `obtain()` obtains the weights, and returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
  */
-export function startCreating(form, region, check, job, obtain, nodes, remedies) {
+export function startCreating(form, region, check, job, obtain, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -39,30 +39,24 @@ export function startCreating(form, region, check, job, obtain, nodes, remedies)
   // The warnings are about the settings that were checked.
   for (const type of ['input', 'change']) {
     form.addEventListener(type, ({ target }) => {
-      if (target.name !== 'model_name' && region.getAttribute('aria-busy') !== 'true') hide();
+      if (target.name !== 'model_name' && region.getAttribute('aria-busy') !== 'true') region.hidden = true;
     });
   }
   unchecked.addEventListener('click', () => form.reportValidity() && send());
 
-  const isHarmless = ({ result, warnings }) =>
-    HARMLESS.includes(result.verdict_level) && !warnings?.length && (result.workers?.is_faster ?? true);
-
-  function hide() {
-    if (!region.hidden) nodes.stop(); // its measurement is for other settings
-    region.hidden = true;
-  }
+  const isHarmless = ({ result, warnings }) => HARMLESS.includes(result.verdict_level) && !warnings?.length;
 
   /** Shows the warnings in `answer` with the remedies. */
   function concern(answer) {
     const buttons = remedies(answer).map(([words, act]) =>
       button('button button-small', words, () => {
         act();
-        hide();
+        region.hidden = true;
         form.querySelector('[type="submit"]').focus();
       }),
     );
     const anyway = button('button button-small', 'Train anyway', () => send(answer.id));
-    showConcerns(region, answer, element('div', 'row', ...buttons, anyway), nodes.offer);
+    showConcerns(region, answer, element('div', 'row', ...buttons, anyway));
     region.hidden = false;
     region.focus();
   }

@@ -14,7 +14,6 @@ import { startReveals, startSuggestedName, startVariants } from './form_parts.js
 import { startSections } from './form_sections.js';
 import { postForm, request, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
-import { startNodeMeasurement } from './node_measurement.js';
 import { startPreflight } from './preflight.js';
 import { startRecommendation } from './recommendation.js';
 import { startSolver } from './solver.js';
@@ -140,10 +139,9 @@ function start() {
   const beforeTraining = document.getElementById('train-result');
   const focus = { custom_network: focusEditor };
   const passed = (answer) => Number.isFinite(answer.result.seconds_total) && recommendation.measured(answer.result.seconds_total);
-  const nodes = startNodeMeasurement(form);
-  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed, nodes });
+  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed });
   const job = startCreatingJob(form, { memory, focus });
-  startCreating(form, beforeTraining, check, job, weights.obtain, nodes, (answer) => {
+  startCreating(form, beforeTraining, check, job, weights.obtain, (answer) => {
     const advice = recommendation.advice();
     const fields = (answer.remedies ?? []).map(({ words, fields: values }) => [words, () => fill(form, values)]);
     return [...(advice ? [[`${advice} instead`, recommendation.restore]] : []), ...fields];

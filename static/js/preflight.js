@@ -13,11 +13,11 @@ const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_
 
 /**
   * On click, `button` shows the result in `region`. `failed(error)` receives an error in the network; `focus` contains
-  * functions that focus special fields, by name; `passed(answer)` receives every result; `nodes` measures workers.
+  * functions that focus special fields, by name; `passed(answer)` receives every result.
   * Returns a function that checks the current form before a training and resolves to {answer} or {error}: it reuses a
   * pending or the latest check with the same settings, and reports its progress in `trainRegion`.
  */
-export function startPreflight(form, button, region, trainRegion, { failed, focus, passed, nodes }) {
+export function startPreflight(form, button, region, trainRegion, { failed, focus, passed }) {
   // The pending check, or the latest one that succeeded: {settings, answer}.
   let latest = null;
 
@@ -25,7 +25,6 @@ export function startPreflight(form, button, region, trainRegion, { failed, focu
     doing: 'Running one step…',
     ask(isClick, progress) {
       clearFieldErrors(form);
-      nodes.stop();
       const fields = new FormData(form);
       const watch = uniqueName();
       fields.set('watch', watch);
@@ -40,7 +39,7 @@ export function startPreflight(form, button, region, trainRegion, { failed, focu
     },
     show(place, answer) {
       passed(answer);
-      showPreflight(place, answer, nodes.offer);
+      showPreflight(place, answer);
     },
     failed,
     refused(place, error) {

@@ -3,36 +3,27 @@
 import { element, notice, table } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
-import { forecastNotice } from './node_measurement.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 
 const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warning', long: 'warning', bad: 'danger' };
 
-/**
-  * Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. `withForecast(region, id)`
-  * may add to the forecast of several workers.
- */
-export function showPreflight(region, answer, withForecast = () => {}) {
-  region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), ...details(answer)));
+/** Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. */
+export function showPreflight(region, answer) {
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer), ...details(answer)));
 }
 
-/** Shows the warnings of a preflight, then `actions`, and all else on request. See `showPreflight` for `withForecast`. */
-export function showConcerns(region, answer, actions, withForecast) {
+/** Shows the warnings of a preflight, then `actions`, and all else on request. */
+export function showConcerns(region, answer, actions) {
   const all = element('details', 'disclosure', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
-  region.replaceChildren(element('div', 'preflight', ...verdict(answer, withForecast), actions, all));
+  region.replaceChildren(element('div', 'preflight', ...verdict(answer), actions, all));
 }
 
-function verdict({ id, result, warnings = [] }, withForecast) {
+function verdict({ result, warnings = [] }) {
   const said = [];
   if (result.verdict) {
     const judged = notice(`tone-${TONES[result.verdict_level] ?? 'info'}`, element('p', '', [result.verdict, result.advice].filter(Boolean).join(' ')));
     judged.setAttribute('role', 'status');
     said.push(judged);
-  }
-  if (result.workers) {
-    const forecast = forecastNotice(result.workers);
-    withForecast(forecast.querySelector('.notice-body'), id);
-    said.push(forecast);
   }
   return [...said, ...warnings.map((text) => notice('tone-warning', text))];
 }

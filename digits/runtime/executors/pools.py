@@ -40,8 +40,6 @@ POOLS: dict[str, Pool] = {
     "embedding": Pool(runs_on_cluster=True),
     "health": Pool(runs_on_cluster=True),
     "export": Pool(runs_on_cluster=True),
-    # On request only, and only of workers on nodes.
-    "measurement": Pool(runs_on_cluster=True, max_workers=MAX_WORKERS),
     # People wait for these: a cluster would take longer to start them than they take to run.
     "prediction": Pool(),
     "short": Pool(lambda cores: max(2, cores // 4)),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
@@ -12,21 +10,18 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import events, schedules
 from digits.core import preflight_result as preflights
-from digits.core.compute import LOCAL
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
-from digits.core.job import DeviceRequest
 from digits.core.model_job import request_devices
 from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds.form_fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.request_fields import flag
-from digits.runtime.measurements import Measurement
 from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.jobs.compute_choice import check_target
 from digits.web.models import network_lint, network_settings
-from digits.web.models.form import MAX_NETWORK_CHARACTERS, ModelForm
+from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
 from digits.web.models.networks import check_kind, network_folder, network_of
 from digits.web.resources.encoding import describe
@@ -40,9 +35,7 @@ from digits.web.resources.networks import (
     Remedy,
     Schedule,
     ScheduleColumns,
-    WorkerMeasurement,
 )
-from digits.web.resources.tasks import TaskError
 from digits.web.responses.errors import with_box
 from digits.web.responses.files import send_job_file
 from digits.web.responses.representation import respond_invalid, returns
@@ -107,17 +100,28 @@ def preflight() -> AnyResponse:
     With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
     """
     require_tensorflow()
-    submitted = _submitted_training()
-    if not isinstance(submitted, _Submitted):
-        return submitted
-    form, training = submitted.form, submitted.training
-    recipe = Preflight.of(training, eager=flag(request.form, "eager"))
+    form = open_form(request.form)
+    form.model_name.data = form.model_name.data or "not named yet"
+    fit(form, request.form)
+    form.validate()
+    text, weights = network_of(form)
+    check_kind(form)
+    devices = request_devices(form.device(), form.compute())
+    if not errors_of(form):
+        check_target(form, devices)
+    if errors := errors_of(form):
+        return respond_invalid(errors)
+    dataset = services().store.get(form.dataset.data, DatasetJob)
+    if dataset.manifest() is None:
+        raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
+    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
+    training = recipe_of(form, dataset, weights, size, rate)
     preview = services().short_tasks.preflight(
-        submitted.network,
-        recipe,
-        submitted.devices,
+        text,
+        Preflight.of(training, eager=flag(request.form, "eager")),
+        devices,
         request.form.get("watch", ""),
-        submitted.network_folder,
+        network_folder(form, text),
     )
     if preview.state.failure:
         return _preview_failed(preview)
@@ -135,48 +139,6 @@ def preflight() -> AnyResponse:
         batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
     )
     return jsonify(checked)
-
-
-@blueprint.post("/models/measurements")
-@returns(WorkerMeasurement)
-def measure_workers() -> AnyResponse:
-    """Measure the workers of the form's model on nodes of its cluster, and compare them with one.
-
-    The measurement waits in the queue of the cluster. It is canceled if nobody asks for it for minutes.
-    """
-    submitted = _submitted_training()
-    if not isinstance(submitted, _Submitted):
-        return submitted
-    compute = submitted.devices.compute
-    if compute.target == LOCAL or compute.workers == 1:
-        raise BadRequest(
-            "Only several workers on a cluster are measured on its nodes.",
-            "Choose a cluster and at least two workers. A check measures workers on this machine.",
-        )
-    measurement = services().measurements.start(
-        submitted.network,
-        Preflight.of(submitted.training),
-        submitted.devices,
-        submitted.network_folder,
-        services().short_tasks.folder(request.form.get("preflight", "")),
-    )
-    return make_response(jsonify(_described(measurement)), 202)
-
-
-@blueprint.get("/models/measurements/<measurement_id>")
-@returns(WorkerMeasurement)
-def measurement(measurement_id: str) -> Response:
-    """Return the state or the result of a measurement of workers."""
-    return jsonify(_described(_measurement(measurement_id)))
-
-
-@blueprint.post("/models/measurements/<measurement_id>/cancel")
-@returns(WorkerMeasurement)
-def cancel_measurement(measurement_id: str) -> Response:
-    """Cancel a measurement of workers, also in the queue of the cluster."""
-    measurement = _measurement(measurement_id)
-    services().measurements.stop(measurement)
-    return jsonify(_described(measurement))
 
 
 @blueprint.post("/models/weights/<name>")
@@ -247,62 +209,6 @@ def preflight_picture(preview_id: str) -> Response:
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
 
 
-@dataclass(frozen=True)
-class _Submitted:
-    """The training that the fields of a form describe, with the text of its ``network`` and the files it loads."""
-
-    form: ModelForm
-    network: str
-    network_folder: Path | None
-    training: Train
-    devices: DeviceRequest
-
-
-def _submitted_training() -> _Submitted | AnyResponse:
-    """Return the training of the request's form, or a response with the errors of its fields."""
-    form = open_form(request.form)
-    form.model_name.data = form.model_name.data or "not named yet"
-    fit(form, request.form)
-    form.validate()
-    text, weights = network_of(form)
-    check_kind(form)
-    devices = request_devices(form.device(), form.compute())
-    if not errors_of(form):
-        check_target(form, devices)
-    if errors := errors_of(form):
-        return respond_invalid(errors)
-    dataset = services().store.get(form.dataset.data, DatasetJob)
-    if dataset.manifest() is None:
-        raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
-    _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
-    training = recipe_of(form, dataset, weights, size, rate)
-    return _Submitted(form, text, network_folder(form, text), training, devices)
-
-
-def _measurement(measurement_id: str) -> Measurement:
-    found = services().measurements.find(measurement_id)
-    if found is None:
-        raise NotFound("This measurement no longer exists.", "Measure again.")
-    return found
-
-
-def _described(measurement: Measurement) -> WorkerMeasurement:
-    task, waiting, failure = measurement.task, measurement.run.waiting, measurement.failure
-    state = measurement.state
-    return WorkerMeasurement(
-        id=measurement.id,
-        state=state,
-        doing=task.doing if state == "running" else None,
-        waiting_at=services().clusters.titles.get(measurement.run.request.compute.target),
-        waiting_for=waiting.reason if waiting and state == "waiting" else None,
-        expected_start=waiting.expected_start if waiting and state == "waiting" else None,
-        nodes=services().measurements.nodes(measurement) if state == "running" else "",
-        seconds=round(measurement.seconds, 1),
-        workers=for_browser(task.result["workers"]) if state == "done" and task.result else None,
-        error=describe(TaskError, failure) if failure else None,
-    )
-
-
 def _probe_of(fields: Mapping[str, str]) -> str:
     """Return the name of the probe of a form, which differs from that of its preview."""
     form = fields.get("form", "")[:100]
@@ -310,11 +216,9 @@ def _probe_of(fields: Mapping[str, str]) -> str:
 
 
 def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:
-    """Return changes of the form that shorten a training that takes long, or whose workers are no faster than one."""
+    """Return changes of the form that shorten a training that takes long."""
     seconds, heads = result.get("seconds_total"), training.fine_tune.head_epochs if training.fine_tune else 0
     found = []
-    if "workers" in result and not result["workers"]["is_faster"]:
-        found.append(Remedy("Use one worker", {"compute_workers": "1"}))
     if result["verdict_level"] != "good" and seconds and seconds > LONG_SECONDS:
         epochs = int(training.epochs * LONG_SECONDS / seconds)
         if epochs > heads:

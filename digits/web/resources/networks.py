@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
 from digits.core.events import Layer
 from digits.core.schema import JsonObject
-from digits.web.resources.tasks import TaskError
 
 
 class NetworkSource(Struct):
@@ -52,26 +51,6 @@ class CheckedTraining(Struct):
     batch_url: str
     seconds: float
     ok: bool = True
-
-
-class WorkerMeasurement(Struct):
-    """A measurement of workers on nodes of a cluster, ``seconds`` after its request.
-
-    While it waits in the queue of the cluster with the title ``waiting_at``, ``waiting_for`` is the reason, as in
-    “because …”, and ``expected_start`` may be known, as a Unix time. ``doing`` is its stage while it runs on ``nodes``.
-    The result is ``workers``, the same as in the result of a check.
-    """
-
-    id: str
-    state: Literal["waiting", "running", "done", "failed", "canceled"]
-    doing: str | None
-    waiting_at: str | None
-    waiting_for: str | None
-    expected_start: float | None
-    nodes: str
-    seconds: float
-    workers: JsonObject | None
-    error: TaskError | None
 
 
 class ProbedAccuracy(Struct):

@@ -36,7 +36,6 @@ from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors, limits
 from digits.runtime.executors.targets import configured_clusters
 from digits.runtime.inference_servers import InferenceServers
-from digits.runtime.measurements import Measurements
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
@@ -101,7 +100,6 @@ class Services:
         self.runner = TaskRunner(Executors(self.executor, clusters), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
-        self.measurements = Measurements(self.folder / "measurements", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
         self.crowd = Crowd()
         self.recent_predictions = RecentPredictions()
@@ -124,7 +122,6 @@ class Services:
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
-        self.measurements.clear()
         self.short_tasks.clear()  # before the store discards the folders into which they import
         self.store.discard(self.folder / UPLOADS_FOLDER)
         self.store.load()
@@ -140,7 +137,6 @@ class Services:
         self.scheduler.stop()
         self.uploads.stop()
         self.inference.stop_all()
-        self.measurements.stop_all()
         self.runner.close()
         self.tensorboards.stop_all()
         self.decoder.close()

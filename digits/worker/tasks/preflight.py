@@ -8,14 +8,12 @@ description.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import math
 import resource
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,22 +24,16 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
-from digits.worker.gang import loopback
-from digits.worker.gang.rendezvous import Rendezvous
-from digits.worker.gang.share import bounds
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
-from digits.worker.tasks import forecast, measure_workers
-from digits.worker.tasks.measure_workers import Calls, Repeated, compare, feed
 from digits.worker.training.loop import setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
 from digits.worker.training.step import device_config, numerics, step_debugger, step_function
-from digits.worker.training.step.step_function import StepFunction
 from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
@@ -75,9 +67,6 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
 
     Raises UserFault, or whatever the user's network raises.
     """
-    meeting = Rendezvous(task_folder)
-    if meeting.workers > 1:
-        return measure_workers.run(recipe, meeting, task_folder, events)
     events.append(Progressed(0.0, doing="Reading the dataset"))
     config, gpus = device_config.configure(recipe, events)
     device_config.check_division(config.batch_size, recipe.workers)
@@ -93,11 +82,7 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
         steps = setup.build(resources, board, measures_labels=True)
         resources.load_weights(steps.training.traced)
     events.append(Progressed(0.5, doing="Running one step"))
-    result = preflight.result(steps)
-    if recipe.workers > 1:
-        events.append(Progressed(0.8, doing=f"Measuring {recipe.workers} workers"))
-        result |= preflight.forecast(steps, result, task_folder)
-    return result
+    return preflight.result(steps)
 
 
 @dataclass(frozen=True)
@@ -244,40 +229,6 @@ class _Preflight:
             "batch": notes,
         }
         return for_browser(result)
-
-    def forecast(self, steps: Steps, of_one: Mapping[str, Any], task_folder: Path) -> dict[str, Any]:
-        """Forecast the speed of the recipe's workers compared with that ``of_one`` worker, the result of `result`.
-
-        Returns `forecast.Forecast` as ``workers``, or nothing if the workers could not be run, which is then a warning.
-        """
-        recipe, alone = self._recipe, of_one["seconds_per_step"]
-        if not recipe.apart:
-            with feed(self._resources) as batches:
-                calls = Calls(self._resources, steps, steps.training, batches)
-                found = forecast.of_this_machine(recipe, task_folder, calls.call, alone)
-            if not isinstance(found, str):
-                return {"workers": found}
-            message = f"The speed of {recipe.workers} workers could not be measured: {found}"
-            self._resources.events.append(Warned(message))
-            return {}
-        first, last = bounds(self._data.batch_size, recipe.workers - 1, recipe.workers)  # the largest share
-        step = steps.training.step
-        config = dataclasses.replace(step.options.config, batch_size=last - first)
-        share = StepFunction(
-            self._resources.step(step.network, step.options.phase, config, measures_labels=True)  # as of one
-        )
-        chunk = self._read_batches(1)
-        part = chunk._replace(positions=chunk.positions[:, : config.batch_size * config.batches])
-        of_share, of_all = (
-            Calls(self._resources, steps, function, Repeated(batch))
-            for function, batch in ((share, part), (steps.training, chunk))
-        )
-        computing = of_one["seconds_computing"] * compare(of_share, of_all)
-        if not self._data.train.is_resident:
-            computing = max(computing, of_one["seconds_reading"] / recipe.workers)
-        size = 4 * self._resources.store.parameters
-        adding = loopback.measure_sum(size)
-        return {"workers": asdict(forecast.apart(recipe.workers, alone, computing, adding, size))}
 
     def result_eagerly(self) -> dict[str, Any]:
         """Run a few steps operation by operation; return the result of the task."""

@@ -10,7 +10,6 @@ from digits.core.compute import Compute
 from digits.core.job import DeviceRequest, Job
 from digits.core.status import Status
 from digits.runtime.executors.pools import POOLS, Executors, limits
-from digits.runtime.measurements import POOL as MEASUREMENT
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import POOL as SHORT
 from digits.runtime.task_runner import TaskRunner
@@ -26,7 +25,7 @@ DATASET, TRAINING, PREDICTION = (
 
 
 def test_every_kind_of_background_task_has_a_pool() -> None:
-    assert {*KINDS, SHORT, MEASUREMENT, "dataset", "training", "inference"} == set(POOLS) == set(limits())
+    assert {*KINDS, SHORT, "dataset", "training", "inference"} == set(POOLS) == set(limits())
 
 
 def test_tasks_run_on_the_target_of_their_job_except_those_that_people_wait_for() -> None:

@@ -9,11 +9,9 @@ from urllib.error import HTTPError
 
 import pytest
 
-from digits.web.services import SERVER_FOLDER
 from tests.real_server import RealServer, create_dataset, rows, start_training, weights
 from tests.site import bars
 from tests.slurm_cluster import SlurmCluster, open_cluster
-from tests.worker import networks
 
 pytestmark = [pytest.mark.tensorflow, pytest.mark.slow]
 
@@ -88,51 +86,3 @@ def test_the_form_and_the_page_say_what_slurm_says(server: RealServer) -> None:
         server.ask("/datasets/images/classification.json", **fields, compute_partition="moon")
     (message,) = json.loads(refused.value.read())["errors"]["compute_partition"]
     assert "invalid partition specified: moon" in message and message.endswith("partitions main, urgent.")
-
-
-@pytest.mark.nightly
-def test_workers_are_measured_on_the_nodes_and_a_measurement_that_waits_leaves_the_queue(
-    server: RealServer, cluster: SlurmCluster
-) -> None:
-    fields = {
-        "dataset": create_dataset(server),
-        "method": "custom",
-        "custom_network": networks.LINEAR,
-        "batch_size": 8,
-        "compute_workers": 2,
-        "select_gpu": "cpu",
-        **ON_SLURM,
-    }
-
-    def start() -> str:
-        return f"/models/measurements/{server.ask('/models/measurements', **fields)['id']}"
-
-    blocker = cluster.run(
-        "sbatch", "--parsable", "-N2", "-c2", "--mem=10", "--output=/dev/null", "--wrap=sleep 300"
-    )
-    waiting = start()
-    server.wait(lambda: "all suitable nodes are in use" in (server.ask(waiting)["waiting_for"] or ""))
-    assert server.ask(f"{waiting}/cancel", "POST")["state"] == "canceled"
-    server.wait(lambda: len(cluster.jobs()) == 1)
-
-    # A server that was killed leaves nothing in the queue either.
-    waiting = start()
-    server.wait(lambda: "all suitable nodes are in use" in (server.ask(waiting)["waiting_for"] or ""))
-    server.kill()
-    assert len(cluster.jobs()) == 2
-    restarted = RealServer(server.folder, "--slurm", "--no-standby", environment=cluster.environment)
-    server.process, server.address = restarted.process, restarted.address
-    server.wait(lambda: len(cluster.jobs()) == 1)
-
-    cluster.run("scancel", blocker.strip())
-    measured = start()
-    server.wait(lambda: server.ask(measured)["state"] not in ("waiting", "running"))
-    found = server.ask(measured)
-    assert found["state"] == "done", found
-    workers = found["workers"]
-    assert workers["nodes"] == ["n1", "n2"]
-    assert 0 < workers["low"] <= workers["speedup"] <= workers["high"]
-    assert ", measured on n1, n2: a step takes " in workers["message"]
-    server.wait(lambda: not cluster.jobs())
-    folders = server.folder / "jobs" / SERVER_FOLDER / "measurements"
-    server.wait(lambda: not list(folders.glob("*")))

@@ -438,3 +438,8 @@ def test_the_operation_that_produces_nan_is_named(preflight: Any, val_interval: 
     assert outcome.code == 1
     assert "unsound (Log)" in outcome.failure.message
     assert "tf.log" in network.splitlines()[outcome.failure.line - 1]
+
+
+def test_a_batch_smaller_than_the_number_of_workers_is_refused(preflight: Any) -> None:
+    outcome = preflight(networks.LINEAR, workers=9)
+    assert outcome.failure.message == "A batch of 8 records cannot be divided among 9 workers."
