@@ -24,6 +24,11 @@ _TURNS = {
 }
 
 
+def turned(mask: Image.Image, turn: int) -> Image.Image:
+    """Return a mask of the file as one of the upright image, given its EXIF orientation."""
+    return mask.transpose(_TURNS[turn]) if turn in _TURNS else mask
+
+
 def frame_of(source: ImageSource, name: str, mask: Image.Image) -> Frame:
     """Return the sizes of the image ``name`` and of its mask; raises UnusableImage and OSError."""
     if isinstance(source, ImageFolder):
@@ -52,8 +57,7 @@ class MaskFit:
 
     def apply(self, mask: Image.Image, image: Size) -> Image.Image:
         """Return the mask in the size of the image, without interpolation."""
-        if self.turn in _TURNS:
-            mask = mask.transpose(_TURNS[self.turn])
+        mask = turned(mask, self.turn)
         return mask if mask.size == image else mask.resize(image, Image.Resampling.NEAREST)
 
 

@@ -2,89 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from digits.data.causes import Causes
 from digits.data.images import Size
 from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables import Faults
+from digits.kinds.shapes import Rectangle, Shape
 
 # The name of regions without annotations, as in KITTI.
 DONT_CARE = "dontcare"
-
-
-@dataclass(frozen=True, slots=True)
-class Box:
-    """An object: the edges in pixels of the image, the name of its class, and ``where`` it is in the annotations.
-
-    With ``is_relative``, the edges are fractions of the width and height. One that ``is_ignored`` is marked as
-    difficult, as a crowd, or as a region without annotations: `DONT_CARE`. ``points`` are the x and y of each corner of
-    a polygon, in the units of the edges; a box without a polygon has none. One that ``is_coarse`` surrounds an object
-    of another shape, which is not known.
-    """
-
-    left: float
-    top: float
-    right: float
-    bottom: float
-    name: str
-    where: str
-    is_relative: bool = False
-    is_ignored: bool = False
-    points: tuple[float, ...] = ()
-    is_coarse: bool = False
-
-    @classmethod
-    def around(cls, points: tuple[float, ...], name: str, where: str, is_relative: bool = False) -> Box:
-        """Return the smallest box around a polygon; it is not finite if a point is not."""
-        xs, ys = points[::2], points[1::2]
-        edges = (min(xs), min(ys), max(xs), max(ys)) if math.isfinite(sum(points)) else (math.nan,) * 4
-        return cls(*edges, name, where, is_relative, points=points)
-
-    def in_pixels(self, width: int, height: int) -> Box:
-        """Return the box in pixels of an image of this size."""
-        if not self.is_relative:
-            return self
-        edges = (self.left * width, self.top * height, self.right * width, self.bottom * height)
-        points = tuple(value * (height if index % 2 else width) for index, value in enumerate(self.points))
-        return Box(*edges, self.name, self.where, is_ignored=self.is_ignored, points=points)
-
-    def clip(self, width: int, height: int) -> Box:
-        """Return the part of the box in an image of this size; its polygon remains whole."""
-        return Box(
-            max(self.left, 0.0),
-            max(self.top, 0.0),
-            min(self.right, float(width)),
-            min(self.bottom, float(height)),
-            self.name,
-            self.where,
-            is_ignored=self.is_ignored,
-            points=self.points,
-        )
-
-    def fault(self) -> str:
-        """Return the fault of the edges, or an empty string."""
-        if not all(map(math.isfinite, (self.left, self.top, self.right, self.bottom))):
-            return "not finite"
-        if self.right < self.left or self.bottom < self.top:
-            return "reversed"
-        return "empty" if self.right == self.left or self.bottom == self.top else ""
 
 
 @dataclass(slots=True)
 class AnnotatedImage:
     """An image, by its path relative to the image folder or by its name in `Annotations.stored`, and its objects.
 
-    ``declared`` is the width and height that the annotations state for the image, None if they do not.
+    ``declared`` is the width and height that the annotations state for the image, None if they do not. With
+    ``is_relative``, the coordinates of the objects are fractions of the width and height.
     """
 
     file: str
-    boxes: list[Box]
+    boxes: list[Shape]
     declared: Size | None = None
+    is_relative: bool = False
 
 
 def declared_size(width: Any, height: Any) -> Size | None:
@@ -129,27 +73,27 @@ class BoxChecks:
     empty: list[str] = field(default_factory=list)
     ignored: Counter[str] = field(default_factory=Counter)
 
-    def usable(self, image: AnnotatedImage, size: tuple[int, int] | None) -> list[Box]:
-        """Return the usable boxes of an image, in pixels and clipped to its ``size``, None if it is unknown."""
+    def usable(self, image: AnnotatedImage, size: Size | None) -> list[Shape]:
+        """Return the usable objects of an image as rectangles, clipped to its ``size``, None if it is unknown."""
         boxes = [box for box in (self._check(box, size) for box in image.boxes) if box]
         if not image.boxes:
             self.empty.append(show(image.file))
         return boxes
 
-    def _check(self, box: Box, size: tuple[int, int] | None) -> Box | None:
-        fault = box.fault()
+    def _check(self, box: Shape, size: Size | None) -> Shape | None:
+        whole = edges = box.bounds
+        fault = whole.fault()
         if not fault and size:
-            whole = box.in_pixels(*size)
-            box = whole.clip(*size)
-            fault = "outside the image" if box.fault() else ""
-            if not fault and _extends(whole, box):
-                self.clipped.append(whole.where)
+            edges = whole.clip(*size)
+            fault = "outside the image" if edges.fault() else ""
+            if not fault and _extends(whole, edges):
+                self.clipped.append(box.where)
         if fault:
             self.dropped.add(box.where, fault)
             return None
         if box.is_ignored:
             self.ignored[box.name] += 1
-        return box
+        return replace(box, form=edges)
 
     def remarks(self) -> list[str]:
         """Return warnings about the checked images."""
@@ -184,7 +128,7 @@ def none_usable(ignored: Counter[str]) -> UnusableSource:
     )
 
 
-def _extends(whole: Box, clipped: Box) -> bool:
+def _extends(whole: Rectangle, clipped: Rectangle) -> bool:
     corrections = (
         clipped.left - whole.left,
         clipped.top - whole.top,

@@ -11,8 +11,9 @@ from pathlib import Path
 from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, number_of, open_table
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import BoxTable, Format, Source
+from digits.kinds.shapes import Rectangle, Shape
 
 # Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
 COLUMNS = {
@@ -184,7 +185,7 @@ def _images(
         annotated = images.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
             left, top, right, bottom, name, size = row.value
-            annotated.boxes.append(Box(left, top, right, bottom, name, f"line {row.line}"))
+            annotated.boxes.append(Shape(name, Rectangle(left, top, right, bottom), f"line {row.line}"))
             annotated.declared = size
             are_of_boxes &= size is None or max(abs(right - left - size[0]), abs(bottom - top - size[1])) <= 1
     for annotated in images.values():

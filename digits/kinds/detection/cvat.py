@@ -11,11 +11,12 @@ from xml.etree.ElementTree import Element
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import UnusableSource, count_of, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
-from digits.kinds.detection.json_shapes import Points, ellipse, flat
+from digits.kinds.detection.json_shapes import ellipse, polygon, rectangle
 from digits.kinds.detection.label_files import InvalidAnnotation, number_in
 from digits.kinds.detection.voc import parse_xml
+from digits.kinds.shapes import Form, Rectangle, Rings, RunLengths, Shape, Surroundings, from_rows
 
 FILE_NAME = "annotations.xml"
 MAX_BYTES = 512 << 20
@@ -45,27 +46,27 @@ def _read(
     tree = _parse(path)
     classes += [name for name in (item.findtext("name") for item in tree.findall("meta//label")) if name]
     finder = ImageFinder(root)
-    shapes: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     rotated: list[str] = []
     for image in tree.findall("image"):
         name = image.get("name", "")
         try:
             file = finder.locate(name)
-            boxes = _boxes(image, show(name), rotated)
+            shapes = _shapes(image, show(name), rotated)
         except ValueError as error:
             faults.add_place(show(name), str(error).removeprefix(f"{show(name)}, "))
             continue
         faults.usable += 1
-        shapes.update(item.tag for item in image)
-        yield AnnotatedImage(file, boxes, declared_size(image.get("width"), image.get("height")))
+        counts.update(item.tag for item in image)
+        yield AnnotatedImage(file, shapes, declared_size(image.get("width"), image.get("height")))
     if rotated:
         remarks[1].append(
             f"{count_of(len(rotated), 'rotated box')}: the smallest upright box around each is used "
             f"({listed(rotated)})."
         )
-    if drawn := _counts(shapes, _DRAWN):
+    if drawn := _counts(counts, _DRAWN):
         remarks[1].append(f"Boxes around other shapes are used: {drawn}.")
-    if unused := _counts(shapes, _UNUSED):
+    if unused := _counts(counts, _UNUSED):
         remarks[0].append(f"Shapes that are not used: {unused}.")
 
 
@@ -83,10 +84,10 @@ def _counts(shapes: Counter[str], names: tuple[str, ...]) -> str:
     return ", ".join(f"{count} × {shape}" for shape, count in shapes.most_common() if shape in names)
 
 
-def _boxes(image: Element, name: str, rotated: list[str]) -> list[Box]:
-    """Return the boxes around the shapes of an image, and add those that are ``rotated``."""
+def _shapes(image: Element, name: str, rotated: list[str]) -> list[Shape]:
+    """Return the objects in an image, and add the boxes that are ``rotated``."""
     counts: Counter[str] = Counter()
-    boxes = []
+    shapes = []
     for item in image:
         counts[item.tag] += 1
         if item.tag != "box" and item.tag not in _DRAWN:
@@ -95,66 +96,55 @@ def _boxes(image: Element, name: str, rotated: list[str]) -> list[Box]:
         label = item.get("label", "").strip()
         if not label:
             raise InvalidAnnotation(f"{where}: no label")
-        if item.tag == "box" and _number(item, "rotation", where, "0") % 360:
+        form = _form(item, where)
+        if item.tag == "box" and isinstance(form, Rings):
             rotated.append(where)
-        if item.tag == "polygon":
-            boxes.append(Box.around(_points(item, where), label, where))
-            continue
-        is_coarse = item.tag in ("mask", "polyline")
-        boxes.append(
-            Box(*_edges(item, where), label, where, points=_corners(item, where), is_coarse=is_coarse)
-        )
-    return boxes
+        shapes.append(Shape(label, form, where))
+    return shapes
 
 
-def _edges(item: Element, where: str) -> tuple[float, float, float, float]:
+def _form(item: Element, where: str) -> Form:
+    """Return the form of an object; raises InvalidAnnotation."""
+    if item.tag == "polygon":
+        return polygon(_points(item, where), where)
     if item.tag == "polyline":
-        around = Box.around(_points(item, where), "", where)
-        return around.left, around.top, around.right, around.bottom
+        around = rectangle(_points(item, where), where)
+        return Surroundings(around.left, around.top, around.right, around.bottom)
     if item.tag == "mask":
-        left, top, width, height = (_number(item, key, where) for key in ("left", "top", "width", "height"))
-        return left, top, left + width, top + height
-    angle = math.radians(_number(item, "rotation", where, "0"))
-    cosine, sine = abs(math.cos(angle)), abs(math.sin(angle))
-    if item.tag == "ellipse":
-        x, y, width, height = (_number(item, key, where) for key in ("cx", "cy", "rx", "ry"))
-        half_width = math.hypot(width * cosine, height * sine)
-        half_height = math.hypot(width * sine, height * cosine)
-        return x - half_width, y - half_height, x + half_width, y + half_height
-    left, top, right, bottom = (_number(item, edge, where) for edge in _EDGES)
-    if not angle:
-        return left, top, right, bottom
-    x, y, width, height = (left + right) / 2, (top + bottom) / 2, right - left, bottom - top
-    half_width, half_height = (
-        (width * cosine + height * sine) / 2,
-        (width * sine + height * cosine) / 2,
-    )
-    return x - half_width, y - half_height, x + half_width, y + half_height
-
-
-def _points(item: Element, where: str) -> tuple[float, ...]:
-    pairs = [pair.split(",") for pair in item.get("points", "").split(";")]
-    if any(len(pair) != 2 for pair in pairs):
-        raise InvalidAnnotation(f"{where}: its points are not pairs of numbers")
-    return tuple(number_in(number, f"{where}, points") for pair in pairs for number in pair)
-
-
-def _corners(item: Element, where: str) -> Points:
-    """Return the corners of an ellipse or a rotated box."""
+        return _mask(item, where)
     angle = math.radians(_number(item, "rotation", where, "0"))
     if item.tag == "ellipse":
         x, y, width, height = (_number(item, key, where) for key in ("cx", "cy", "rx", "ry"))
-        return flat(ellipse(x, y, width, height, angle))
-    if item.tag != "box" or not angle:
-        return ()
+        return polygon(ellipse(x, y, width, height, angle), where)
     left, top, right, bottom = (_number(item, edge, where) for edge in _EDGES)
+    if not angle % (2 * math.pi):
+        return Rectangle(left, top, right, bottom)
     x, y, width, height = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
     cosine, sine = math.cos(angle), math.sin(angle)
     signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    return flat(
+    corners = [
         (x + a * width * cosine - b * height * sine, y + a * width * sine + b * height * cosine)
         for a, b in signs
-    )
+    ]
+    return polygon(corners, where)
+
+
+def _mask(item: Element, where: str) -> RunLengths:
+    """Return a brush mask: run lengths of the rows of a rectangle, which begin outside."""
+    left, top, width, height = (_number(item, key, where) for key in ("left", "top", "width", "height"))
+    try:
+        lengths = [text.strip() for text in item.get("rle", "").split(",")]
+        frame = Rectangle(left, top, left + width, top + height)
+        return from_rows(lengths, round(width), round(height), frame)
+    except (ValueError, OverflowError) as error:
+        raise InvalidAnnotation(f"{where}: {error}") from None
+
+
+def _points(item: Element, where: str) -> list[tuple[float, float]]:
+    pairs = [pair.split(",") for pair in item.get("points", "").split(";")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InvalidAnnotation(f"{where}: its points are not pairs of numbers")
+    return [(number_in(x, f"{where}, points"), number_in(y, f"{where}, points")) for x, y in pairs]
 
 
 def _number(item: Element, key: str, where: str, default: str = "") -> float:

@@ -16,9 +16,10 @@ from digits.data.lmdb_images import LMDB_ENDINGS
 from digits.data.sources import show
 from digits.data.tables import Faults
 from digits.kinds.detection import kitti
-from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.shapes import Rectangle, Shape
 
 COLUMNS = 16
 _CLASS_COLUMN = 5
@@ -60,7 +61,7 @@ def _images(labels: Path, names: Sequence[str], faults: Faults) -> Iterator[Anno
         database.close()
 
 
-def parse(values: Sequence[float], names: Sequence[str], where: str) -> list[Box]:
+def parse(values: Sequence[float], names: Sequence[str], where: str) -> list[Shape]:
     """Return the objects in the array of the image at ``where``; raises InvalidAnnotation."""
     count = int(values[0]) if len(values) >= COLUMNS and 0 <= values[0] < len(values) else -1
     is_complete = values[1:2] == [COLUMNS] and not len(values) % COLUMNS
@@ -70,22 +71,15 @@ def parse(values: Sequence[float], names: Sequence[str], where: str) -> list[Box
     return [_box(row, names, where, number) for number, row in enumerate(rows, 1)]
 
 
-def _box(row: Sequence[float], names: Sequence[str], where: str, place: int) -> Box:
+def _box(row: Sequence[float], names: Sequence[str], where: str, place: int) -> Shape:
     left, top, width, height = row[:4]
     number = row[_CLASS_COLUMN]
     if number not in range(len(names)):
         raise InvalidAnnotation(f"object {place}: the class {number:g} is not between 0 and {len(names) - 1}")
     name = names[int(number)]
     is_ignored = name.lower() == DONT_CARE
-    return Box(
-        left,
-        top,
-        left + width,
-        top + height,
-        DONT_CARE if is_ignored else name,
-        f"{where}, object {place}",
-        is_ignored=is_ignored,
-    )
+    edges = Rectangle(left, top, left + width, top + height)
+    return Shape(DONT_CARE if is_ignored else name, edges, f"{where}, object {place}", is_ignored)
 
 
 FORMAT = Format(

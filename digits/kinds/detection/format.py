@@ -45,7 +45,7 @@ class Source:
 
     ``classes`` are the chosen ones: with them, all types of KITTI files are read, not only the default classes, and
     they name the class numbers in databases. ``table`` describes CSV files, and ``names`` is a file with the names of
-    class numbers.
+    class numbers. If it ``needs_outlines``, objects with a box and an outline get the outline.
     """
 
     labels: Path
@@ -53,6 +53,7 @@ class Source:
     classes: Sequence[str] = ()
     table: BoxTable = AUTOMATIC
     names: Path | None = None
+    needs_outlines: bool = False
 
 
 class FirstFiles:

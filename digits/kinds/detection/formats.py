@@ -76,14 +76,15 @@ def open_annotations(
     classes: Sequence[str] = (),
     table: BoxTable = AUTOMATIC,
     names: str = "",
+    needs_outlines: bool = False,
 ) -> Annotations:
     """Open the annotations ``labels`` of the images below ``images``; raises UnusableSource, also on iteration.
 
-    ``labels`` must be a folder or a file, depending on the format. See `Source` for ``classes``, ``table`` and
-    ``names``.
+    ``labels`` must be a folder or a file, depending on the format. See `Source` for the other arguments.
     """
     named = Path(names) if names else None
-    source = Source(Path(os.path.realpath(labels)), Path(os.path.realpath(images)), classes, table, named)
+    paths = Path(os.path.realpath(labels)), Path(os.path.realpath(images))
+    source = Source(*paths, classes, table, named, needs_outlines)
     chosen = find_format(source.labels, format_name)
     if chosen.is_folder != source.labels.is_dir() and not chosen.stores_images:
         expected = "a folder" if chosen.is_folder else "a file"

@@ -11,9 +11,10 @@ from typing import Any
 
 from digits.data.image_finder import ImageFinder
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.shapes import Rectangle, Shape
 
 FILE_NAME = "metadata.jsonl"
 CLASS_KEYS = ("categories", "category", "label", "labels")
@@ -42,7 +43,7 @@ def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
         yield AnnotatedImage(file, boxes, declared_size(item.get("width"), item.get("height")))
 
 
-def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Box]:
+def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Shape]:
     """Return the boxes of an image, from lists of boxes and of classes, or from a list of objects.
 
     ``classes`` are the names of classes that are numbers, and ``where`` the place of the image. Raises
@@ -70,14 +71,15 @@ def _name_of(name: Any, classes: Sequence[str]) -> Any:
     return classes[name] if 0 <= name < len(classes) else None
 
 
-def _box(edges: Any, name: Any, where: str, number: int) -> Box:
+def _box(edges: Any, name: Any, where: str, number: int) -> Shape:
     try:
         left, top, width, height = map(float, edges)
     except (TypeError, ValueError):
         raise InvalidAnnotation(f"object {number}: “bbox” must be left, top, width and height") from None
     if isinstance(name, bool) or not isinstance(name, (str, int)) or not str(name).strip():
         raise InvalidAnnotation(f"object {number}: no class")
-    return Box(left, top, left + width, top + height, str(name).strip(), f"{where}, object {number}")
+    edges = Rectangle(left, top, left + width, top + height)
+    return Shape(str(name).strip(), edges, f"{where}, object {number}")
 
 
 FORMAT = Format("jsonl", "JSON Lines", _open, (".jsonl",), words="JSON Lines (Hugging Face)")

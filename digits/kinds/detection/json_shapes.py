@@ -11,13 +11,13 @@ import msgspec
 
 from digits.data.loose_json import standard_json
 from digits.data.sources import UnusableSource
-from digits.kinds.detection.annotations import AnnotatedImage, Box
+from digits.kinds.detection.annotations import AnnotatedImage
 from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.shapes import Rectangle, Rings
 
 # A multiple of four, so that the box around a circle is exact.
 _CORNERS_OF_ELLIPSES = 64
 _MIN_CORNERS = 3
-Points = tuple[float, ...]
 
 
 def load(data: bytes) -> Any:
@@ -60,24 +60,19 @@ def pairs(value: Any, where: str) -> list[tuple[float, float]]:
     return [(number(point[0], where), number(point[1], where)) for point in value]
 
 
-def flat(points: Iterable[tuple[float, float]]) -> Points:
-    """Return the x and y of points by turns."""
-    return tuple(value for point in points for value in point)
-
-
-def rectangle(points: list[tuple[float, float]], name: str, where: str) -> Box:
+def rectangle(points: list[tuple[float, float]], where: str) -> Rectangle:
     """Return the box around points; raises InvalidAnnotation if there are none."""
     if not points:
         raise InvalidAnnotation(f"{where}: no points")
     xs, ys = zip(*points, strict=True)
-    return Box(min(xs), min(ys), max(xs), max(ys), name, where)
+    return Rectangle(min(xs), min(ys), max(xs), max(ys))
 
 
-def polygon(points: list[tuple[float, float]], name: str, where: str) -> Box:
-    """Return an object with the outline ``points``; raises InvalidAnnotation."""
+def polygon(points: list[tuple[float, float]], where: str) -> Rings:
+    """Return the area with the outline ``points``; raises InvalidAnnotation."""
     if len(points) < _MIN_CORNERS:
         raise InvalidAnnotation(f"{where}: a polygon has {len(points)} corners instead of at least three")
-    return Box.around(flat(points), name, where)
+    return Rings.of(points)
 
 
 def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0) -> list[tuple[float, float]]:

@@ -6,7 +6,7 @@ rotation_y; a score may follow. See the development kit of https://www.cvlibs.ne
 
 from __future__ import annotations
 
-from digits.kinds.detection.annotations import DONT_CARE, Annotations, Box
+from digits.kinds.detection.annotations import DONT_CARE, Annotations
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import (
     InvalidAnnotation,
@@ -15,6 +15,7 @@ from digits.kinds.detection.label_files import (
     number_in,
     text_lines,
 )
+from digits.kinds.shapes import Rectangle, Shape
 
 COLUMNS = 15
 # In the order of DIGITS' class numbers, from 1; 0 is don't care.
@@ -25,7 +26,7 @@ CLASSES = (
 _SYNONYMS = {"pedestrian": "person"}
 
 
-def parse(data: bytes, keeps_all_types: bool) -> list[Box]:
+def parse(data: bytes, keeps_all_types: bool) -> list[Shape]:
     """Parse a file; raises InvalidAnnotation.
 
     By default, objects have one of `CLASSES`, and those of other types are ignored, as in DIGITS.
@@ -39,7 +40,7 @@ def parse(data: bytes, keeps_all_types: bool) -> list[Box]:
             name = _SYNONYMS.get(name, name)
         left, top, right, bottom = (number_in(word, where) for word in words[4:8])
         is_ignored = name == DONT_CARE or not (keeps_all_types or name in CLASSES)
-        boxes.append(Box(left, top, right, bottom, name, where, is_ignored=is_ignored))
+        boxes.append(Shape(name, Rectangle(left, top, right, bottom), where, is_ignored))
     return boxes
 
 

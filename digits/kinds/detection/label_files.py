@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,7 +15,8 @@ from digits.data.image_lists import list_images
 from digits.data.sources import count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
 from digits.data.target_images import IMAGE_FOLDERS
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.shapes import Shape
 
 MAX_LABEL_BYTES = 16 << 20
 # Texts beside annotations, such as Roboflow's README.dataset.txt, and lists of images.
@@ -39,7 +40,7 @@ class InvalidAnnotation(ValueError):
     """An annotation file is invalid; the message names the line or element."""
 
 
-Parse = Callable[[bytes], "list[Box] | AnnotatedImage"]
+Parse = Callable[[bytes], list[Shape] | AnnotatedImage]
 
 
 @dataclass
@@ -139,7 +140,7 @@ class LabelFolder:
     def _parse(self, parse: Parse, name: str) -> AnnotatedImage:
         parsed = parse(self._bytes(name))
         image = parsed if isinstance(parsed, AnnotatedImage) else AnnotatedImage("", parsed)
-        image.boxes = [_named(box, name) for box in image.boxes]
+        image.boxes = [replace(box, where=f"{show(name)}, {box.where}") for box in image.boxes]
         return image
 
     def _find_named(self, parse: Parse, name: str) -> AnnotatedImage | None:
@@ -186,12 +187,6 @@ def number_in(text: str, where: str) -> float:
         return float(text)
     except (TypeError, ValueError):
         raise InvalidAnnotation(f"{where}: “{show(text[:40])}” is not a number") from None
-
-
-def _named(box: Box, name: str) -> Box:
-    edges = (box.left, box.top, box.right, box.bottom)
-    where = f"{show(name)}, {box.where}"
-    return Box(*edges, box.name, where, box.is_relative, box.is_ignored, box.points)
 
 
 def _files(folder: Path, ending: str) -> list[str]:

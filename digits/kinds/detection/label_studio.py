@@ -6,14 +6,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import count_of, naming_unreadable, read_bounded
 from digits.data.tables import IMAGE_COLUMNS, Faults, is_image
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_shapes import (
     ellipse,
@@ -27,13 +26,14 @@ from digits.kinds.detection.json_shapes import (
     report_unused,
 )
 from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.shapes import Form, Placement, RunLengths, Shape, from_brush
 
 MAX_BYTES = 512 << 20
-_LABELS = ("rectanglelabels", "polygonlabels", "ellipselabels", "labels")
+_LABELS = ("rectanglelabels", "polygonlabels", "ellipselabels", "brushlabels", "labels")
 _WORDS = re.compile(
     rb'"(original_width|(rectangle|polygon|ellipse|brush|keypoint)labels|from_name|lead_time)"'
 )
-_UNUSED = ("brushlabels", "keypointlabels", "bitmasklabels", "vectorlabels", "choices")
+_UNUSED = ("keypointlabels", "bitmasklabels", "vectorlabels", "choices")
 
 
 class _Reader:
@@ -57,7 +57,7 @@ class _Reader:
                 if results is None:
                     self._without += 1
                     continue
-                image = AnnotatedImage(self.finder.locate(_image_of(task)), [])
+                image = AnnotatedImage(self.finder.locate(_image_of(task)), [], is_relative=True)
                 for item in results:
                     self._add(image, item, where)
             except ValueError as error:
@@ -100,10 +100,9 @@ class _Reader:
         )
         image.declared = image.declared or size
         for label in labels:
-            name = str(label).strip()
             place = f"{where}, object {len(image.boxes) + 1}"
-            if box := _box(value, size, name, place):
-                image.boxes.append(box)
+            if form := _form(value, size, place):
+                image.boxes.append(Shape(str(label).strip(), form, place))
 
 
 def _time(annotation: dict[str, Any]) -> str:
@@ -134,12 +133,23 @@ def _image_of(task: dict[str, Any]) -> str:
     return values[0]
 
 
-def _box(value: dict[str, Any], size: tuple[int, int] | None, name: str, where: str) -> Box | None:
-    """Return an object in fractions of the image, whose ``size`` a rotation requires; None if it has no shape."""
+def _form(value: dict[str, Any], size: tuple[int, int] | None, where: str) -> Form | None:
+    """Return the form of an object in fractions of the image, whose ``size`` rotations and masks require.
+
+    Return None if it has no form.
+    """
     width, height = size or (1, 1)
+    to_fractions = Placement(1 / width, 1 / height, 1, 1)
     if "points" in value:
         points = [(x * width / 100, y * height / 100) for x, y in pairs(value["points"], where)]
-        return _relative(polygon(points, name, where), width, height)
+        return polygon(points, where).moved(to_fractions)
+    if "rle" in value:
+        if not size:
+            raise InvalidAnnotation(f"{where}: a mask without original_width and original_height")
+        try:
+            return RunLengths.of(from_brush(value["rle"], width, height)).moved(to_fractions)
+        except ValueError as error:
+            raise InvalidAnnotation(f"{where}: {error}") from None
     if "x" not in value:
         return None
     rotation = number(value.get("rotation") or 0, where)
@@ -154,7 +164,7 @@ def _box(value: dict[str, Any], size: tuple[int, int] | None, name: str, where: 
             down * height / 100,
             math.radians(rotation),
         )
-        return _relative(polygon(corners, name, where), width, height)
+        return polygon(corners, where).moved(to_fractions)
     left, top, across, down = (
         found * side / 100
         for found, side in zip(
@@ -162,26 +172,14 @@ def _box(value: dict[str, Any], size: tuple[int, int] | None, name: str, where: 
         )
     )
     if not rotation % 360:
-        return _relative(rectangle([(left, top), (left + across, top + down)], name, where), width, height)
+        return rectangle([(left, top), (left + across, top + down)], where).moved(to_fractions)
     # Label Studio rotates around the corner at the top left.
     cosine, sine = math.cos(math.radians(rotation)), math.sin(math.radians(rotation))
     corners = [
         (left + x * cosine - y * sine, top + x * sine + y * cosine)
         for x, y in ((0, 0), (across, 0), (across, down), (0, down))
     ]
-    return _relative(polygon(corners, name, where), width, height)
-
-
-def _relative(box: Box, width: int, height: int) -> Box:
-    return replace(
-        box,
-        left=box.left / width,
-        top=box.top / height,
-        right=box.right / width,
-        bottom=box.bottom / height,
-        points=tuple(value / (height if index % 2 else width) for index, value in enumerate(box.points)),
-        is_relative=True,
-    )
+    return polygon(corners, where).moved(to_fractions)
 
 
 def _looks_like(head: bytes) -> bool:

@@ -6,10 +6,9 @@ import math
 import ntpath
 import re
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_shapes import (
     ellipse,
@@ -21,6 +20,7 @@ from digits.kinds.detection.json_shapes import (
     report_unused,
 )
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder
+from digits.kinds.shapes import Form, Rectangle, RunLengths, Shape, from_bitmap
 
 # LabelMe's name of regions without annotations.
 _IGNORED = "__ignore__"
@@ -34,10 +34,12 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not is_labelme(content):
         raise InvalidAnnotation("no list of “shapes”")
-    boxes = (_box(item, f"shape {index}", unused) for index, item in enumerate(items(content["shapes"]), 1))
+    shapes = (
+        _shape(item, f"shape {index}", unused) for index, item in enumerate(items(content["shapes"]), 1)
+    )
     file = str(content.get("imagePath") or "")
     size = declared_size(content.get("imageWidth"), content.get("imageHeight"))
-    return AnnotatedImage(ntpath.basename(file), [box for box in boxes if box], size)
+    return AnnotatedImage(ntpath.basename(file), [shape for shape in shapes if shape], size)
 
 
 def is_labelme(content: Any) -> bool:
@@ -45,25 +47,45 @@ def is_labelme(content: Any) -> bool:
     return isinstance(content, dict) and isinstance(content.get("shapes"), list)
 
 
-def _box(item: dict[str, Any], where: str, unused: Counter[str]) -> Box | None:
+def _shape(item: dict[str, Any], where: str, unused: Counter[str]) -> Shape | None:
     name = str(item.get("label") or "").strip()
     if not name:
         raise InvalidAnnotation(f"{where}: no label")
-    shape = item.get("shape_type") or "polygon"
-    if shape not in (*_POLYGONS, "rectangle", "circle", "mask"):
-        unused[str(shape)] += 1
+    kind = item.get("shape_type") or "polygon"
+    if kind not in (*_POLYGONS, "rectangle", "circle", "mask"):
+        unused[str(kind)] += 1
         return None
-    points = pairs(item.get("points"), where)
-    if shape == "circle":
+    form = _form(kind, pairs(item.get("points"), where), item, where)
+    return Shape(name, form, where, is_ignored=bool(item.get("difficult")) or name == _IGNORED)
+
+
+def _form(kind: str, points: list[tuple[float, float]], item: dict[str, Any], where: str) -> Form:
+    if kind == "circle":
         if len(points) != 2:
             raise InvalidAnnotation(f"{where}: a circle has {len(points)} points instead of two")
         radius = math.dist(*points)
-        box = polygon(ellipse(*points[0], radius, radius), name, where)
-    elif shape == "mask" or (shape == "rectangle" and len(points) in (2, 4)):
-        box = replace(rectangle(points, name, where), is_coarse=shape == "mask")
-    else:
-        box = polygon(points, name, where)
-    return replace(box, is_ignored=bool(item.get("difficult")) or name == _IGNORED)
+        return polygon(ellipse(*points[0], radius, radius), where)
+    if kind == "mask":
+        return _mask(rectangle(points, where), item.get("mask"), where)
+    if kind == "rectangle" and len(points) in (2, 4):
+        return rectangle(points, where)
+    return polygon(points, where)
+
+
+def _mask(corners: Rectangle, text: Any, where: str) -> RunLengths:
+    """Return the pixels of a mask, whose first and last pixels are the ``corners``."""
+    try:
+        mask = from_bitmap(text)
+    except ValueError as error:
+        raise InvalidAnnotation(f"{where}: {error}") from None
+    height, width = mask.shape
+    across, down = corners.right - corners.left + 1, corners.bottom - corners.top + 1
+    if max(abs(width - across), abs(height - down)) > 1:
+        raise InvalidAnnotation(
+            f"{where}: its mask has {width}×{height} pixels, but its points span {across:g}×{down:g}"
+        )
+    left, top = round(corners.left), round(corners.top)
+    return RunLengths.of(mask, Rectangle(left, top, left + width, top + height))
 
 
 def _looks_like(head: bytes) -> bool:

@@ -7,7 +7,7 @@ which; a whole set does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +16,8 @@ from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
 from digits.data.sources import count_of, listed, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.shapes import Placement, Rectangle, Shape
 
 # Fractions may exceed the image slightly, because of rounding.
 _LARGEST_FRACTION = 1.1
@@ -67,7 +68,7 @@ def place_boxes(
     if annotations.have_sides:
         placement.find_corners(readable)
     for are_relative in (False, True):
-        same = [item for item in readable if item.image.boxes[0].is_relative == are_relative]
+        same = [item for item in readable if item.image.is_relative == are_relative]
         placement.find_units(same, are_relative)
     placement.find_frames(
         [
@@ -76,6 +77,9 @@ def place_boxes(
             if image.declared and size and id(image) not in placement.unusable
         ]
     )
+    for image, size, _ in readable:
+        if image.is_relative and size:
+            _place(image, Placement(*size, *size))
     annotations.remarks += placement.remarks
     for faults in (placement.mixed, placement.misfits):
         if faults.count:
@@ -111,8 +115,8 @@ class _Placement:
         exchanged = []
         for image, *_ in measured:
             for index, box in enumerate(image.boxes):
-                if box.right < box.left or box.bottom < box.top:
-                    image.boxes[index] = _between(box, box.left, box.top, box.right, box.bottom)
+                if box.bounds.fault() == "reversed":
+                    image.boxes[index] = _in_order(box)
                     exchanged.append(box.where)
         if exchanged:
             verb = "has" if len(exchanged) == 1 else "have"
@@ -131,7 +135,7 @@ class _Placement:
             return
         corners = [[_by_corners(box) for box in item.image.boxes] for item in measured]
         if all(
-            _are_inside(boxes, size) and not any(box.fault() for box in boxes)
+            _are_inside(boxes, size) and not any(box.bounds.fault() for box in boxes)
             for boxes, size in zip(corners, sizes, strict=True)
         ):
             for boxes, item in zip(corners, measured, strict=True):
@@ -153,7 +157,7 @@ class _Placement:
             self._find_pixels(fractions, pixels, others)
             return
         if not fractions and not pixels and others:
-            largest = max(box.right for item in others for box in item.image.boxes)
+            largest = max(box.bounds.right for item in others for box in item.image.boxes)
             is_tiny = any(min(item.size or (0,)) < _MIN_SIDE for item in others)
             if largest <= _LARGEST_FRACTION and not is_tiny:
                 fractions = others
@@ -198,7 +202,7 @@ class _Placement:
     @staticmethod
     def _convert(measured: Sequence[Measured], is_relative: bool) -> None:
         for item in measured:
-            item.image.boxes = [replace(box, is_relative=is_relative) for box in item.image.boxes]
+            item.image.is_relative = is_relative
 
     def find_frames(self, box_frames: Sequence[_BoxFrame]) -> None:
         """Recognize boxes in the pixels of a file that is displayed rotated, and of an image of another size."""
@@ -231,8 +235,8 @@ class _Placement:
 
     def _are_stale(self, frames: Sequence[_BoxFrame]) -> bool:
         """Return whether boxes are beyond the stated sizes, but in the images; add a remark in this case."""
-        beyond = sum(not _fits(item.boxes, item.stated) for item in frames)
-        is_stale = beyond >= _MIN_STALE * len(frames) and all(_fits(item.boxes, item.size) for item in frames)
+        beyond = sum(not _fit(item.image, item.stated) for item in frames)
+        is_stale = beyond >= _MIN_STALE * len(frames) and all(_fit(item.image, item.size) for item in frames)
         if is_stale:
             self.remarks.append(
                 f"The annotations of {count_of(len(frames), 'image')} state a wrong size ({examples(frames)}): not "
@@ -247,7 +251,7 @@ class _Placement:
         factors = [
             item.factor(turns)
             for item, turns in zip(frames, turned, strict=True)
-            if not item.boxes[0].is_relative
+            if not item.image.is_relative
         ]
         factor = common_factor(factors)
         if factor is None:
@@ -274,86 +278,66 @@ class _BoxFrame(Frame):
 
     image: AnnotatedImage
 
-    @property
-    def boxes(self) -> list[Box]:
-        return self.image.boxes
-
     def move(self, is_turned: bool) -> None:
         """Move the boxes from the stated size to the image; if it ``is_turned``, they are in the pixels of the file."""
         width, height = self.stored if is_turned else self.size
         across, down = width / self.stated[0], height / self.stated[1]
-        turn = _TURNS[self.turn if is_turned else 1]
-
-        def moved(box: Box) -> Box:
-            by_x, by_y = (width, height) if box.is_relative else (across, down)
-
-            def place(x: float, y: float) -> tuple[float, float]:
-                return turn(x * by_x, y * by_y, width, height)
-
-            placed = _between(box, *place(box.left, box.top), *place(box.right, box.bottom))
-            corners = zip(box.points[::2], box.points[1::2], strict=True)
-            points = tuple(value for corner in corners for value in place(*corner))
-            return replace(placed, is_relative=False, points=points)
-
-        self.image.boxes = [moved(box) for box in self.boxes]
+        if self.image.is_relative:
+            across, down = width, height
+        _place(self.image, Placement(across, down, width, height, self.turn if is_turned else 1))
 
 
-# From a point in the file of this width and height to the upright image, by EXIF orientation.
-_TURNS: dict[int, Callable[[float, float, float, float], tuple[float, float]]] = {
-    1: lambda x, y, width, height: (x, y),
-    2: lambda x, y, width, height: (width - x, y),
-    3: lambda x, y, width, height: (width - x, height - y),
-    4: lambda x, y, width, height: (x, height - y),
-    5: lambda x, y, width, height: (y, x),
-    6: lambda x, y, width, height: (height - y, x),
-    7: lambda x, y, width, height: (height - y, width - x),
-    8: lambda x, y, width, height: (y, width - x),
-}
+def _place(image: AnnotatedImage, placement: Placement) -> None:
+    image.boxes = [box.moved(placement) for box in image.boxes]
+    image.is_relative = False
 
 
-def _between(box: Box, x: float, y: float, other_x: float, other_y: float) -> Box:
-    return replace(
-        box, left=min(x, other_x), top=min(y, other_y), right=max(x, other_x), bottom=max(y, other_y)
-    )
+def _in_order(box: Shape) -> Shape:
+    edges = box.bounds
+    (left, right), (top, bottom) = sorted((edges.left, edges.right)), sorted((edges.top, edges.bottom))
+    return replace(box, form=Rectangle(left, top, right, bottom))
 
 
-def _by_corners(box: Box) -> Box:
+def _by_corners(box: Shape) -> Shape:
     """Return a box whose right and bottom edges were read as its width and height."""
-    return replace(box, right=box.right - box.left, bottom=box.bottom - box.top)
+    edges = box.form
+    if not isinstance(edges, Rectangle):
+        return box
+    return replace(box, form=replace(edges, right=edges.right - edges.left, bottom=edges.bottom - edges.top))
 
 
 def _units(item: Measured) -> str:
     """Return ``fractions`` or ``pixels`` if the boxes of an image can only be this, else an empty string."""
     assert item.size is not None
-    boxes = item.image.boxes
+    image = item.image
     if min(item.size) < _MIN_SIDE:
         return ""
     fractions = pixels = 0
-    for box in boxes:
-        high = box.right if box.right > box.bottom else box.bottom
+    for edges in (box.bounds for box in image.boxes):
+        high = max(edges.right, edges.bottom)
         if high > _SMALLEST_PIXELS:
             pixels += 1
-        elif high <= _LARGEST_FRACTION and (box.is_relative or not _is_whole(box)):
+        elif high <= _LARGEST_FRACTION and (image.is_relative or not _is_whole(edges)):
             fractions += 1
     if pixels and fractions:
-        return "" if boxes[0].is_relative else "pixels"
+        return "" if image.is_relative else "pixels"
     return "pixels" if pixels else "fractions" if fractions else ""
 
 
-def _is_whole(box: Box) -> bool:
-    return all(float(edge).is_integer() for edge in (box.left, box.top, box.right, box.bottom))
+def _is_whole(edges: Rectangle) -> bool:
+    return all(float(edge).is_integer() for edge in (edges.left, edges.top, edges.right, edges.bottom))
 
 
-def _fits(boxes: Sequence[Box], size: Size | None) -> bool:
-    """Return whether boxes do not extend beyond an image of this size; fractions never do."""
-    return boxes[0].is_relative or _are_inside(boxes, size)
+def _fit(image: AnnotatedImage, size: Size) -> bool:
+    """Return whether the boxes of an image do not extend beyond one of this size; fractions never do."""
+    return image.is_relative or _are_inside(image.boxes, size)
 
 
-def _are_inside(boxes: Sequence[Box], size: Size | None) -> bool:
+def _are_inside(boxes: Sequence[Shape], size: Size | None) -> bool:
     """Return whether boxes, read as pixels, are in an image of this size, except for rounding."""
     assert size is not None
     width, height = (side * _ROUNDED + TOLERANCE for side in size)
     return all(
-        box.right <= width and box.bottom <= height and min(box.left, box.top) >= -2 * TOLERANCE
-        for box in boxes
+        edges.right <= width and edges.bottom <= height and min(edges.left, edges.top) >= -2 * TOLERANCE
+        for edges in (box.bounds for box in boxes)
     )

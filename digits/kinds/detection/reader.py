@@ -226,7 +226,9 @@ class _Gathering:
             if name is None and not (box.is_ignored and box.name == DONT_CARE):
                 self._unchosen[box.name] += 1
                 continue
-            rows.append((box.left, box.top, box.right, box.bottom, IGNORED_BOX if box.is_ignored else 0))
+            edges = box.bounds
+            flag = IGNORED_BOX if box.is_ignored else 0
+            rows.append((edges.left, edges.top, edges.right, edges.bottom, flag))
             if name is not None and not box.is_ignored:
                 names.append(name)
         self.found.files.append(image.file)

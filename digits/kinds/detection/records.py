@@ -23,9 +23,9 @@ from digits.data.record_features import (
 )
 from digits.data.record_files import RecordFiles
 from digits.data.sources import UnusableSource, count_of, naming_unreadable, read_bounded, show
-from digits.kinds.detection.annotations import Box
 from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits, CreateDetection
 from digits.kinds.record_source import RecordMapping, need_feature
+from digits.kinds.shapes import Rectangle, Shape
 
 # The fields of the form for the edges, and usual last words of the names of their features.
 EDGES = {
@@ -180,8 +180,8 @@ class BoxMapping(RecordMapping):
         fields = EDGES if len(self.boxes.names) > 1 else (BOX_FIELD,)
         self.chosen |= dict(zip(fields, self.boxes.names, strict=True))
 
-    def read(self, features: ExampleFeatures) -> tuple[Size | None, list[Box]]:
-        """Return the width and height of the image of a record, None if it is unusable, and its objects.
+    def read(self, features: ExampleFeatures) -> tuple[Size | None, list[Shape]]:
+        """Return the width and height of the image of a record, None if it is unusable, and its objects in pixels.
 
         Raises ValueError with a message.
         """
@@ -193,13 +193,15 @@ class BoxMapping(RecordMapping):
                 found = count_of(len(values), "box" if is_joint else "value")
                 raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class)}” {len(names):,}")
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
-        is_relative = self.boxes.units == "relative"
+        size = self._size(features)
+        across, down = size if size and self.boxes.units == "relative" else (1, 1)
         boxes = []
         for index, name in enumerate(names):
             left, top, right, bottom = (values[index] for values in edges)
+            box = Rectangle(left * across, top * down, right * across, bottom * down)
             is_ignored = any(flags[index] for flags in ignored)
-            boxes.append(Box(left, top, right, bottom, name, f"object {index}", is_relative, is_ignored))
-        return self._size(features), boxes
+            boxes.append(Shape(name, box, f"object {index}", is_ignored))
+        return size, boxes
 
     def _size(self, features: ExampleFeatures) -> Size | None:
         try:

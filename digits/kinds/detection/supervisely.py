@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.sources import read_bounded
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_shapes import (
     items,
@@ -21,6 +21,7 @@ from digits.kinds.detection.json_shapes import (
     report_unused,
 )
 from digits.kinds.detection.label_files import MAX_LABEL_BYTES, InvalidAnnotation, LabelFolder
+from digits.kinds.shapes import Rectangle, RunLengths, Shape, from_bitmap
 
 _META = "meta.json"
 _OBJECTS = re.compile(rb'"objects"\s*:\s*\[')
@@ -31,31 +32,47 @@ def parse(data: bytes, unused: Counter[str]) -> AnnotatedImage:
     content = load(data)
     if not isinstance(content, dict) or not isinstance(content.get("objects"), list):
         raise InvalidAnnotation("no list of “objects”")
-    boxes = (_box(item, f"object {index}", unused) for index, item in enumerate(items(content["objects"]), 1))
+    shapes = (
+        _shape(item, f"object {index}", unused) for index, item in enumerate(items(content["objects"]), 1)
+    )
     size = content.get("size")
     size = size if isinstance(size, dict) else {}
     return AnnotatedImage(
-        "", [box for box in boxes if box], declared_size(size.get("width"), size.get("height"))
+        "", [shape for shape in shapes if shape], declared_size(size.get("width"), size.get("height"))
     )
 
 
-def _box(item: dict[str, Any], where: str, unused: Counter[str]) -> Box | None:
+def _shape(item: dict[str, Any], where: str, unused: Counter[str]) -> Shape | None:
     name = str(item.get("classTitle") or "").strip()
     if not name:
         raise InvalidAnnotation(f"{where}: no classTitle")
-    shape = item.get("geometryType")
+    kind = item.get("geometryType")
+    if kind == "bitmap":
+        return Shape(name, _bitmap(item.get("bitmap"), where), where)
     points = item.get("points")
-    if shape not in ("rectangle", "polygon") or not isinstance(points, dict):
-        unused[str(shape)] += 1
+    if kind not in ("rectangle", "polygon") or not isinstance(points, dict):
+        unused[str(kind)] += 1
         return None
     exterior = pairs(points.get("exterior"), where)
-    if shape == "rectangle" and exterior:
-        return rectangle(exterior, name, where)
+    if kind == "rectangle":
+        return Shape(name, rectangle(exterior, where), where)
     for hole in points.get("interior") or []:
         # One line leads to the hole and back: with it, a single outline has the area without the hole.
         inner = pairs(hole, where)
         exterior = [*exterior, exterior[0], *inner, inner[0], exterior[0]] if inner and exterior else exterior
-    return polygon(exterior, name, where)
+    return Shape(name, polygon(exterior, where), where)
+
+
+def _bitmap(value: Any, where: str) -> RunLengths:
+    """Return the pixels of a bitmap, whose ``origin`` is its corner at the top left."""
+    bitmap = value if isinstance(value, dict) else {}
+    ((left, top),) = pairs([bitmap.get("origin")], f"{where}, origin of the bitmap")
+    try:
+        mask = from_bitmap(bitmap.get("data"), is_packed=True)
+    except ValueError as error:
+        raise InvalidAnnotation(f"{where}: {error}") from None
+    height, width = mask.shape
+    return RunLengths.of(mask, Rectangle(left, top, left + width, top + height))
 
 
 class _Project(LabelFolder):
@@ -103,8 +120,7 @@ def _open(source: Source) -> Annotations:
     annotations = folder.annotations(
         lambda data: parse(data, unused), dict.fromkeys(_classes(source.labels, source.images))
     )
-    remedy = "Convert bitmaps to polygons in Supervisely."
-    annotations.images = report_unused(annotations.images, unused, annotations.remarks, remedy)
+    annotations.images = report_unused(annotations.images, unused, annotations.remarks)
     return annotations
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import UnusableSource, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_shapes import (
     ellipse,
@@ -25,6 +25,7 @@ from digits.kinds.detection.json_shapes import (
     report_unused,
 )
 from digits.kinds.detection.label_files import InvalidAnnotation
+from digits.kinds.shapes import Form, Shape
 
 MAX_BYTES = 512 << 20
 # The usual names of the attribute that is the class, in the order of preference.
@@ -99,28 +100,26 @@ def _class_of(value: Any) -> str:
     return "" if value is None or isinstance(value, bool) else str(value).strip()
 
 
-def _box(region: dict[str, Any], name: str, where: str, unused: Counter[str]) -> Box | None:
+def _form(region: dict[str, Any], where: str, unused: Counter[str]) -> Form | None:
     shape = region.get("shape_attributes")
     if not isinstance(shape, dict):
         raise InvalidAnnotation(f"{where}: no shape_attributes")
     kind = shape.get("name")
     if kind == "rect":
         x, y, width, height = numbers(shape, ("x", "y", "width", "height"), where)
-        return rectangle([(x, y), (x + width, y + height)], name, where)
+        return rectangle([(x, y), (x + width, y + height)], where)
     if kind == "polygon":
         xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
         if not isinstance(xs, list) or not isinstance(ys, list) or len(xs) != len(ys):
             raise InvalidAnnotation(f"{where}: “all_points_x” and “all_points_y” do not fit together")
-        return polygon(
-            [(number(x, where), number(y, where)) for x, y in zip(xs, ys, strict=True)], name, where
-        )
+        return polygon([(number(x, where), number(y, where)) for x, y in zip(xs, ys, strict=True)], where)
     if kind == "circle":
         x, y, radius = numbers(shape, ("cx", "cy", "r"), where)
-        return polygon(ellipse(x, y, radius, radius), name, where)
+        return polygon(ellipse(x, y, radius, radius), where)
     if kind == "ellipse":
         x, y, width, height = numbers(shape, ("cx", "cy", "rx", "ry"), where)
         angle = number(shape.get("theta") or 0, where)
-        return polygon(ellipse(x, y, width, height, angle), name, where)
+        return polygon(ellipse(x, y, width, height, angle), where)
     unused[str(kind)] += 1
     return None
 
@@ -130,7 +129,7 @@ def _images(
 ) -> Iterator[AnnotatedImage]:
     finder = ImageFinder(source.images)
     for file, regions in content.items():
-        boxes = []
+        shapes = []
         try:
             path = finder.locate(file)
             for index, region in enumerate(regions, 1):
@@ -138,12 +137,14 @@ def _images(
                 where = f"{show(file)}, region {index}"
                 if not name:
                     raise InvalidAnnotation(f"region {index}: no “{key}”")
-                boxes.append(_box(region, name, where, unused))
+                form = _form(region, where, unused)
+                if form is not None:
+                    shapes.append(Shape(name, form, where))
         except ValueError as error:
             faults.add_place(show(file), str(error).removeprefix(f"{show(file)}, "))
             continue
         faults.usable += 1
-        yield AnnotatedImage(path, [box for box in boxes if box])
+        yield AnnotatedImage(path, shapes)
 
 
 def _looks_like(head: bytes) -> bool:

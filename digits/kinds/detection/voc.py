@@ -10,9 +10,10 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from digits.data.xml_text import to_utf8
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box, declared_size
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in
+from digits.kinds.shapes import Rectangle, Shape
 
 _EDGES = ("xmin", "ymin", "xmax", "ymax")
 _MAX_DEPTH = 50
@@ -28,17 +29,15 @@ def parse(data: bytes) -> AnnotatedImage:
     return AnnotatedImage(file, boxes, declared_size(_text(root, "size/width"), _text(root, "size/height")))
 
 
-def _box(item: Element, where: str) -> Box:
+def _box(item: Element, where: str) -> Shape:
     name = _text(item, "name")
     if not name:
         raise InvalidAnnotation(f"{where}: no <name>")
     # Paths with a slash are slow.
     edges = item.find("bndbox")
-    left, top, right, bottom = (
-        number_in("" if edges is None else _text(edges, edge), f"{where}, {edge}") for edge in _EDGES
-    )
+    sides = (number_in("" if edges is None else _text(edges, edge), f"{where}, {edge}") for edge in _EDGES)
     is_difficult = _text(item, "difficult") not in ("", "0")
-    return Box(left, top, right, bottom, name, where, is_ignored=is_difficult)
+    return Shape(name, Rectangle(*sides), where, is_difficult)
 
 
 def _text(item: Element, path: str) -> str:

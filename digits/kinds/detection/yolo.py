@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from digits.data.sources import count_of, listed, show
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.class_names import (
     MAX_CLASSES,
     Names,
@@ -24,6 +24,7 @@ from digits.kinds.detection.class_names import (
 )
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
+from digits.kinds.shapes import Form, Rectangle, Rings, Shape
 
 _COLUMNS = 5
 _MAX_DIGITS = 10
@@ -32,10 +33,11 @@ _SLACK = 0.05
 _UNNAMED = re.compile(r"class \d+")
 
 
-def parse(data: bytes, names: Names, is_pose: bool = False) -> list[Box]:
-    """Parse a file; raises InvalidAnnotation. Without ``names``, classes are called ``class 0``, and so on.
+def parse(data: bytes, names: Names, is_pose: bool = False) -> list[Shape]:
+    """Return the objects in a file, in fractions of the image; raises InvalidAnnotation.
 
-    If ``is_pose``, keypoints follow the boxes, and there are no polygons.
+    Without ``names``, classes are called ``class 0``, and so on. If ``is_pose``, keypoints follow the boxes, and there
+    are no polygons.
     """
     boxes = []
     for where, words in text_lines(data):
@@ -46,11 +48,10 @@ def parse(data: bytes, names: Names, is_pose: bool = False) -> list[Box]:
         name = _class_name(words[0], names, where)
         if is_box or _has_keypoints(numbers):
             x, y, width, height = numbers[:4]
-            edges = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-            boxes.append(Box(*edges, name, where, is_relative=True))
+            form: Form = Rectangle(x - width / 2, y - height / 2, x + width / 2, y + height / 2)
         else:
-            points = tuple(numbers[: len(numbers) // 2 * 2])
-            boxes.append(Box.around(points, name, where, is_relative=True))
+            form = Rings.of(numbers[: len(numbers) // 2 * 2])
+        boxes.append(Shape(name, form, where))
     return boxes
 
 
@@ -112,7 +113,9 @@ def _open(source: Source) -> Annotations:
     is_pose = path is not None and has_keypoints(path)
     declared = [names[number] for number in sorted(names)]
     annotations = folder.annotations(
-        lambda data: parse(data, names, is_pose), declared, unlabeled_are_empty=True
+        lambda data: AnnotatedImage("", parse(data, names, is_pose), is_relative=True),
+        declared,
+        unlabeled_are_empty=True,
     )
     return replace(annotations, images=_noting_polygons(annotations))
 
@@ -121,7 +124,7 @@ def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:
     """Yield the images of ``annotations``, then remark on polygons, which tools mix with boxes by accident."""
     count = 0
     for image in annotations.images:
-        count += sum(1 for box in image.boxes if box.points)
+        count += sum(isinstance(box.form, Rings) for box in image.boxes)
         yield image
     if count:
         use = (

@@ -17,7 +17,7 @@ from digits.data.record_files import RecordFiles
 from digits.data.sources import ImageSource, NoProgress, UnusableSource, count_of, listed, show
 from digits.data.tables import Row
 from digits.kinds import source_summary
-from digits.kinds.segmentation.coco import AnnotatedImages, CocoClasses
+from digits.kinds.segmentation.annotated import AnnotatedClasses, AnnotatedImages
 from digits.kinds.segmentation.pairing import ClassFolders, CombinedMasks, describe_overlap
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.segmentation.recipe import CreateSegmentation
@@ -37,7 +37,7 @@ class Overview:
 
     def __init__(self, recipe: CreateSegmentation) -> None:
         self._recipe = recipe
-        self._annotations = CocoClasses(recipe.class_labels_file)
+        self._annotations = AnnotatedClasses(recipe.class_labels_file)
 
     def find_annotations(self, folders: TargetImageFolders) -> AnnotatedImages:
         """Return the images of annotations and their objects; raises UnusableSource."""
@@ -107,7 +107,7 @@ class CocoOverview(source_summary.Overview):
 
     def read(self) -> Iterator[int]:
         self._found = found = self._overview.find_annotations(self._folders)
-        objects = count_of(sum(map(len, found.masks.regions.values())), "object")
+        objects = count_of(sum(map(len, found.masks.forms.values())), "object")
         images_found = count_of(len(found.matches.names), "image")
         self.start.facts.insert(0, f"{found.masks.title} annotations: {images_found} with {objects}.")
         self.start.problems += found.notes
@@ -145,13 +145,17 @@ class RecordOverview(TargetImageMapping):
     def describe(self, summary: SourceSummary) -> None:
         """Add the classes of the masks."""
         try:
-            _describe_classes(self._surveys, self._names, self._code, CocoClasses(), summary)
+            _describe_classes(self._surveys, self._names, self._code, AnnotatedClasses(), summary)
         except UnusableSource as error:
             summary.problems.append(error.sentences)
 
 
 def _describe_classes(
-    surveys: list[MaskSurvey], names: list[str], code: Code, annotations: CocoClasses, summary: SourceSummary
+    surveys: list[MaskSurvey],
+    names: list[str],
+    code: Code,
+    annotations: AnnotatedClasses,
+    summary: SourceSummary,
 ) -> None:
     """Add the classes of the surveyed label images to ``summary``; raises UnusableSource."""
     classes = find_classes(surveys, names, code, annotations)

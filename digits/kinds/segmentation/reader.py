@@ -33,8 +33,7 @@ from digits.data.target_images import TargetImageSplit
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
 from digits.kinds.groups import group_by_rarest, group_flags
-from digits.kinds.segmentation.annotated import are_annotated, numbers_classes
-from digits.kinds.segmentation.coco import CocoClasses
+from digits.kinds.segmentation.annotated import AnnotatedClasses, are_annotated, numbers_classes
 from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, pair_masks
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.target_image_recipe import TargetImageFolders
@@ -124,7 +123,7 @@ class SegmentationPlan(Plan):
 def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     names, code = read_class_files(recipe.class_labels_file, recipe.colormap_file)
-    annotations = CocoClasses(recipe.class_labels_file)
+    annotations = AnnotatedClasses(recipe.class_labels_file)
     notes = SourceNotes()
     warnings = notes.warnings
     splits = plan_splits(recipe, progress, notes, partial(find_masks, annotations))
@@ -183,7 +182,7 @@ def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetIm
 
 
 def find_masks(
-    annotations: CocoClasses, folders: TargetImageFolders, progress: Progress
+    annotations: AnnotatedClasses, folders: TargetImageFolders, progress: Progress
 ) -> FoundTargetImages:
     """Return the images with label images, or with those drawn from annotations; raises UnusableSource."""
     if are_annotated(folders):
@@ -204,7 +203,7 @@ def read_class_files(class_labels: str, color_map: str) -> tuple[list[str], Code
 
 
 def find_classes(
-    surveys: Sequence[MaskSurvey], names: list[str], code: Code, annotations: CocoClasses
+    surveys: Sequence[MaskSurvey], names: list[str], code: Code, annotations: AnnotatedClasses
 ) -> Classes:
     """Return the classes of ``annotations`` if there are any, else of the surveyed label images.
 

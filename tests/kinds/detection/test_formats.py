@@ -6,6 +6,7 @@ import functools
 import io
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -577,7 +578,7 @@ EDGE = st.floats(-1e4, 1e4).map(lambda value: round(value, 3))
 def test_kitti_and_voc_return_what_was_written(objects: list[tuple[str, float, float, float, float]]) -> None:
     text = "\n".join(kitti_line(*item) for item in objects)
     for found in (kitti.parse(text.encode(), False), voc.parse(voc_file(objects).encode()).boxes):
-        assert [(box.name, box.left, box.top, box.right, box.bottom) for box in found] == objects
+        assert [(box.name, *astuple(box.bounds)) for box in found] == objects
 
 
 @given(

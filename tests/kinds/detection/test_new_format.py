@@ -18,14 +18,16 @@ MODULE = '''
 """Corners: a file with the name of an image, the edges of a box and its class per line."""
 
 from digits.data.tables import Faults
-from digits.kinds.detection.annotations import AnnotatedImage, Annotations, Box
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.format import Format, Source
+from digits.kinds.shapes import Rectangle, Shape
 
 
 def _open(source: Source) -> Annotations:
     rows = (line.split() for line in source.labels.read_text().splitlines())
-    images = (AnnotatedImage(name, [Box(*map(float, edges), label, name)]) for name, *edges, label in rows)
-    return Annotations(images)
+    return Annotations(
+        AnnotatedImage(name, [Shape(label, Rectangle(*map(float, edges)), name)]) for name, *edges, label in rows
+    )
 
 
 FORMAT = Format("corners", "Corners", _open, (".corners",), words="Corners (plain text)")

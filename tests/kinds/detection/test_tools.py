@@ -283,13 +283,13 @@ def test_label_studio_rotates_around_the_corner(tmp_path: Path) -> None:
         result("labels", "dog", **PERCENT) | {"id": "y"},
     ]
     circle = result("ellipselabels", "disk", x=50, y=50, radiusX=10, radiusY=20, rotation=0)
-    brush = result("brushlabels", "cat", format="rle", rle=[1, 2])
-    save(tmp_path / "a.json", [task("one.png", [*turned, *both, circle, brush])])
+    dot = result("keypointlabels", "cat", x=1, y=1, width=1)
+    save(tmp_path / "a.json", [task("one.png", [*turned, *both, circle, dot])])
     found = plan(tmp_path)
     boxes = [("cat", 15, 10, 20, 18), ("cat", 12, 5, 20, 10), ("dog", *CAT), ("disk", 16, 6, 24, 14)]
     assert boxes_of(found)["one.png"] == boxes
     (text,) = found.warnings
-    assert "1 × brush" in text and "polygons" in text
+    assert "1 × keypoint" in text and "polygons" in text
 
 
 def test_the_latest_annotation_of_a_task_is_used(tmp_path: Path) -> None:
@@ -334,17 +334,15 @@ def test_the_attribute_of_vgg_that_is_the_class_can_be_chosen(tmp_path: Path) ->
     assert boxes_of(plan(tmp_path, class_column="color"))["a.png"] == [("red", *CAT)]
 
 
-def test_bitmaps_of_supervisely_are_counted(tmp_path: Path) -> None:
+def test_lines_of_supervisely_are_counted(tmp_path: Path) -> None:
     write_supervisely(tmp_path)
-    bitmap = supervisely("dog", "rectangle", [[10, 2], [30, 18]])
-    bitmap["objects"].append(
-        {"classTitle": "cat", "geometryType": "bitmap", "bitmap": {"data": "x", "origin": [1, 1]}}
-    )
-    save(tmp_path / "ds1" / "ann" / "two.png.json", bitmap)
+    lines = supervisely("dog", "rectangle", [[10, 2], [30, 18]])
+    lines["objects"].append({"classTitle": "cat", "geometryType": "line", "points": {"exterior": [[1, 1]]}})
+    save(tmp_path / "ds1" / "ann" / "two.png.json", lines)
     found = plan(tmp_path)
     assert boxes_of(found)["ds1/img/two.png"] == [("dog", *DOG)]
     (text,) = found.warnings
-    assert "1 × bitmap" in text and "polygons" in text
+    assert "1 × line" in text and "polygons" in text
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from digits.kinds.detection import yolo
-from digits.kinds.detection.annotations import Box
 from digits.kinds.detection.formats import detect
+from digits.kinds.shapes import Placement, Rectangle, Rings
 from tests.kinds.forms import Forms
 
 WIDTH, HEIGHT = 40, 20
@@ -32,9 +33,8 @@ def write(root: Path, labels: dict[str, str], images: str = "images") -> Path:
 
 
 def edges(text: str) -> list[tuple[float, ...]]:
-    boxes: list[Box] = yolo.parse(text.encode(), {})
-    assert all(box.is_relative for box in boxes)
-    return [tuple(round(edge, 6) for edge in (box.left, box.top, box.right, box.bottom)) for box in boxes]
+    bounds = [box.bounds for box in yolo.parse(text.encode(), {})]
+    return [tuple(round(edge, 6) for edge in astuple(box)) for box in bounds]
 
 
 WHOLE = (0.25, 0.25, 0.75, 0.75)
@@ -61,9 +61,10 @@ def test_lines(line: str) -> None:
 
 def test_polygons_keep_their_points() -> None:
     box, plain = yolo.parse(b"0 .25 .25 .75 .25 .5 .75\n" + BOX.encode(), {})
-    assert box.points == (0.25, 0.25, 0.75, 0.25, 0.5, 0.75) and not plain.points
-    assert box.in_pixels(WIDTH, HEIGHT).points == (10, 5, 30, 5, 20, 15)
-    assert Box.around((0, 0, 1, float("nan"), 1, 1), "cat", "").fault() == "not finite"
+    assert isinstance(box.form, Rings) and isinstance(plain.form, Rectangle)
+    (ring,) = box.form.moved(Placement(WIDTH, HEIGHT, WIDTH, HEIGHT)).rings
+    assert ring.tolist() == [[10, 5], [30, 5], [20, 15]]
+    assert Rings.of((0, 0, 1, float("nan"), 1, 1)).bounds.fault() == "not finite"
 
 
 @pytest.mark.parametrize("line", [OCTAGON, "0.0" + OCTAGON[1:]])

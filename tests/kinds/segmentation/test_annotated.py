@@ -224,7 +224,7 @@ def test_boxes_are_no_masks(tmp_path: Path) -> None:
     forms = Forms("image-segmentation", tmp_path)
     problems = forms.summary(feature_folder=tmp_path).problems
     assert problems == [
-        "labels contains 2 objects, but no polygons: boxes are not masks. Create a dataset for object detection, or "
+        "labels contains 2 objects, but no polygons or masks: boxes are not masks. Create a dataset for object detection, or "
         "annotate the outlines of objects as polygons."
     ]
     with pytest.raises(UnusableSource, match="2 objects, but no polygons"):
@@ -244,10 +244,9 @@ def test_coco_files_with_boxes_only_are_refused(tmp_path: Path) -> None:
         Forms("image-segmentation", tmp_path).plan(feature_folder=tmp_path, **SIZE)
 
 
-def test_rectangles_alone_are_refused_and_brush_strokes_are_counted(tmp_path: Path) -> None:
+def test_rectangles_alone_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "one.png")
-    brush = result("brushlabels", "cat", format="rle", rle=[1])
-    save(tmp_path / "a.json", [task("one.png", [result("rectanglelabels", "cat", **PERCENT), brush])])
+    save(tmp_path / "a.json", [task("one.png", [result("rectanglelabels", "cat", **PERCENT)])])
     problems = Forms("image-segmentation", tmp_path).summary(feature_folder=tmp_path).problems
     assert "a.json contains 1 object, but no polygons" in problems[0]
 
@@ -275,14 +274,14 @@ def test_class_labels_name_the_numbers_of_yolo(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["image-segmentation", "image-object-detection"])
 def test_annotations_without_usable_shapes_are_refused(tmp_path: Path, kind: str) -> None:
-    write_supervisely(tmp_path / "bitmaps")
-    for path in (tmp_path / "bitmaps").rglob("ann/*"):
-        save(path, supervisely("cat", "bitmap", []))
+    write_supervisely(tmp_path / "lines")
+    for path in (tmp_path / "lines").rglob("ann/*"):
+        save(path, supervisely("cat", "line", []))
     save(tmp_path / "choices" / "one.png")
     choice = {"type": "choices", "from_name": "choice", "value": {"choices": ["cat"]}}
     save(tmp_path / "choices" / "a.json", [task("one.png", [choice])])
     field = "feature_folder" if kind == "image-segmentation" else "train_image_folder"
-    for name, counts in (("bitmaps", "2 × bitmap"), ("choices", "1 × choices")):
+    for name, counts in (("lines", "2 × line"), ("choices", "1 × choices")):
         with pytest.raises(UnusableSource, match=f"only shapes that are not used: {counts}") as caught:
             Forms(kind, tmp_path / name).plan(**{field: tmp_path / name}, **SIZE)
         assert "polygons" in caught.value.hint

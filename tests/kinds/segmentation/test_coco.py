@@ -125,11 +125,14 @@ def test_many_run_lengths_are_read_like_by_the_reference(tmp_path: Path) -> None
     ("annotation", "message"),
     [
         ({"segmentation": square(20, 1, 22, 3)}, "it is outside the image .12×8 pixels"),
-        ({"segmentation": square(1, 1, 1e9, 3)}, "a polygon extends far beyond"),
+        ({"segmentation": square(1, 1, 1e9, 3)}, "it extends far beyond the image"),
         ({"segmentation": [[1, 2, 3, 4]]}, "a polygon has 4 coordinates"),
         ({"segmentation": [[1, 2, 3, 4, 5, "x"]]}, "a polygon is not a list of numbers"),
         ({"segmentation": "x"}, "the segmentation is neither"),
-        (runs([96], size=[WIDTH, HEIGHT]), "its mask has size"),
+        (runs([96], size=[WIDTH, HEIGHT]), "its mask has 8×12 pixels, but the image has 12×8"),
+        (runs([96], size="x"), "its mask has no size"),
+        (runs([0, 10**12], size=[10**6, 10**6]), "its mask of 1000000×1000000 pixels is too large"),
+        (runs("5"), "its run lengths do not add"),
         (runs([95]), "its run lengths do not add"),
         (runs([-1, 97]), "its run lengths do not"),
         (runs("P\u00e9"), "its compressed run"),
@@ -157,21 +160,29 @@ def test_what_is_not_used_is_reported(tmp_path: Path) -> None:
     assert sorted(found.splits["train"].files) == ["a.png", "deep/b.png"]
     text = " ".join(found.warnings)
     assert "1 image not found or unreadable: missing.png" in text
-    assert "1 object without a polygon or mask, ignored: annotation 101" in text
+    assert "1 object without a bbox or polygon: not used (annotation 101)" in text
     assert "1 image without objects (background only): deep/b.png" in text
 
 
-def test_an_image_that_is_too_large_is_skipped_and_counted(tmp_path: Path) -> None:
-    pictures = [{"id": n, "file_name": f"{n}.png", "width": 4, "height": 4} for n in (1, 2, 3)]
-    pictures[1] |= {"width": 10**6, "height": 10**6}
-    path = write(tmp_path, [{"segmentation": square(0, 0, 2, 2)}], images=pictures)
-    for number in (1, 3):
-        Image.new("L", (4, 4)).save(tmp_path / "images" / f"{number}.png")
-    with pytest.raises(UnusableSource, match=r"1 image of .* is too large"):
-        plan(path)
-    # One of three images, just below the limit.
-    found = plan(path, max_unusable_percent=34.0)
-    assert sorted(found.splits["train"].files) == ["1.png", "3.png"]
+def test_pixels_around_an_object_without_an_outline_have_no_class(tmp_path: Path) -> None:
+    box = {"segmentation": [], "bbox": [2, 3, 5, 2], "category_id": 9}
+    found = plan(write(tmp_path, [{"segmentation": square(1, 1, 4, 4)}, box]))
+    expected = whole()
+    expected[3:5, 2:7] = IGNORED
+    expected[1:4, 1:4] = 1
+    assert mask_of(found).tolist() == expected.tolist() and found.target.names == ["background", "cat"]
+    assert any("1 object without an area" in text and "annotation 101" in text for text in found.warnings)
+
+
+def test_run_lengths_of_an_image_that_was_enlarged_are_scaled(tmp_path: Path) -> None:
+    region = whole()
+    region[2:5, 4:11] = 1
+    counts = coco_masks.encode(np.asfortranarray(region))["counts"].decode()
+    path = write(tmp_path, [runs(counts)])
+    Image.new("L", (2 * WIDTH, 2 * HEIGHT)).save(tmp_path / "images" / "a.png")
+    found = plan(path)
+    enlarged = region.repeat(2, axis=0).repeat(2, axis=1)
+    assert masks(found, (2 * WIDTH, 2 * HEIGHT))["a.png"] == enlarged.tolist()
 
 
 def test_a_file_of_crowds_is_refused(tmp_path: Path) -> None:
