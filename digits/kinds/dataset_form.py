@@ -168,9 +168,8 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         return [name for source in self.SOURCES for name in source.scanned_paths]
 
     def scanned_fields(self) -> list[str]:
-        """Return the fields that `scan_source` reads."""
-        fields = [name for source in self.SOURCES for name in source.scanned(self)]
-        return list(dict.fromkeys([*fields, *self._own_names(), *(["method"] if "method" in self else [])]))
+        """Return the fields of the sources and of this kind, after whose change the page reads the source again."""
+        return sorted({*self._source_names(), *self._own_names(), *(["method"] if "method" in self else [])})
 
     def _own_names(self) -> list[str]:
         """Return the fields of settings that are those neither of images nor of a source."""
@@ -299,7 +298,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         source = self.source
         required = source.required_paths(self)
         own = {name for split in SPLITS[1:] for name in source.own_fields(split)}
-        for name in (*source.scanned(self), *self._own_names()):
+        for name in (*source.fields(self), *self._own_names()):
             # The path of another split may be incomplete while it is typed.
             with contextlib.suppress(*([DigitsError] if name in own else [])):
                 if self[name].data or name in required:

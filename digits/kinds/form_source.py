@@ -41,13 +41,9 @@ class FormSource:
         """The fields with the training source that the page shows."""
         return (self.path,)
 
-    def scanned(self, form: DatasetForm) -> tuple[str, ...]:
-        """Return the fields that `summarize` reads."""
-        return self.names or tuple(form.names_of(self.settings))
-
     def fields(self, form: DatasetForm) -> tuple[str, ...]:
         """Return all fields of the source."""
-        return (*self.scanned(form), *self.extra)
+        return (*(self.names or form.names_of(self.settings)), *self.extra)
 
     def required_paths(self, form: DatasetForm) -> tuple[str, ...]:
         """Return the fields without which there is no summary."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
@@ -92,6 +93,34 @@ def test_wrong_paths_and_questions_stop_the_button(page: Page, server: ServerPro
     expect(create).to_be_enabled()
     path.fill("")
     expect(findings).to_contain_text("Enter a path or upload files")
+
+
+@pytest.mark.parametrize("beside", [["test"], ["val"], ["val", "test"]])
+def test_folders_beside_the_training_folder_are_used(
+    page: Page, server: ServerProcess, beside: list[str]
+) -> None:
+    split_title = {"val": "Validation", "test": "Test"}
+    folder = server.data / f"beside-{'-'.join(beside)}"
+    for split in ("train", *beside):
+        bars(folder / split, each=4)
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill(str(folder / "train"))
+    use = page.get_by_role("button", name=re.compile("^Use (it|them)$"))
+    use.wait_for()
+    findings = page.get_by_role("region", name="Findings in the source")
+    with page.expect_response("**/scan"):
+        use.click()
+    expect(findings).not_to_have_attribute("aria-busy", "true")
+    expect(findings).to_contain_text("All images have 16×16 pixels.")
+    expect(findings).not_to_contain_text("required")
+    create = page.get_by_role("button", name="Create dataset")
+    expect(create).to_be_enabled()
+    for split in beside:
+        expect(page.locator(f'[name="folder_{split}"]')).to_have_value(str(folder / split))
+    create.click()
+    expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
+    for split in beside:
+        expect(page.locator("#dataset-facts")).to_contain_text(f"{split_title[split]}12 images")
 
 
 def test_a_table_is_summarized(

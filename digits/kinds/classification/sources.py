@@ -73,14 +73,14 @@ class Folders(FormSource):
             )
         ),
     )
-    own: tuple[str, ...] = ("has_{}_folder",)
+    own: tuple[str, ...] = ("has_{}_folder", "folder_{}")
 
     @property
     def scanned_paths(self) -> tuple[str, ...]:
         return ("folder_train", "folder_train_more")
 
-    def scanned(self, form: Any) -> tuple[str, ...]:
-        return (*self.names, "classes_from_names", *self.own_fields("val"), *self.own_fields("test"))
+    def own_splits(self, form: Any) -> set[str]:
+        return {split for split in super().own_splits(form) if form[f"has_{split}_folder"].data}
 
     def read(self, form: Any) -> dict[str, Any]:
         return {split: _folder_split(form, split) for split in ("train", *self.own_splits(form))}
@@ -322,9 +322,6 @@ class TextLists(Lists):
         *("textfile_val_folder", "textfile_test_folder", *uploads),
     )
 
-    def scanned(self, form: Any) -> tuple[str, ...]:
-        return (*self.names, "textfile_use_local_files", "textfile_train_images", "textfile_labels_file")
-
     def used_uploads(self, form: UploadFields) -> list[str]:
         if form["textfile_use_local_files"].data:
             return []
@@ -386,9 +383,6 @@ class CsvLists(Lists):
     @property
     def scanned_paths(self) -> tuple[str, ...]:
         return ("table_train",)
-
-    def scanned(self, form: Any) -> tuple[str, ...]:
-        return (*self.names, self.lists["train"])
 
     def own_splits(self, form: Any) -> set[str]:
         return {
