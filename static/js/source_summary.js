@@ -16,8 +16,8 @@ const STORAGE = ['resize_width', 'resize_height', 'resize_channels', 'resize_mod
 
 /**
  * Calls `changed(summary)` after each summary; null without a source. `block(reason)` stops the button, or an empty reason
- * frees it. Returns {load, ready}: `load()` reads the source at once, and `ready()` resolves when it was read, or after a
- * few seconds.
+ * frees it; only the last summary of a source does. Returns {load, ready}: `load()` reads the source at once, and `ready()`
+ * resolves when it was read, or after a few seconds if the button is free.
  */
 export function startSourceSummary(form, { block, changed }) {
   const region = document.getElementById('source-summary');
@@ -34,6 +34,8 @@ export function startSourceSummary(form, { block, changed }) {
   let controller = null;
   let isEntered = false;
   let reading = Promise.resolve();
+  let isReading = false;
+  let reason = ''; // why the button is stopped
   let latest = '';
   let found = null; // the latest summary
   let shown = null; // the same, unless it is an error of a path that is being typed
@@ -47,8 +49,10 @@ export function startSourceSummary(form, { block, changed }) {
     latest = state;
     controller?.abort();
     controller = new AbortController();
-    if (!chosen.length && !paths.some((path) => isShown(path) && path.value.trim())) show(null);
-    else reading = read(all, names, chosen, controller.signal);
+    const isGiven = chosen.length || paths.some((path) => isShown(path) && path.value.trim());
+    setReading(isGiven);
+    if (isGiven) reading = read(all, names, chosen, controller.signal);
+    else show(null);
   }
 
   async function read(all, names, chosen, signal) {
@@ -58,8 +62,6 @@ export function startSourceSummary(form, { block, changed }) {
       if (typeof value === 'string' || chosen.some((control) => control.name === name)) body.append(name, value);
     }
     advice.expect();
-    region.setAttribute('aria-busy', 'true');
-    findings.setAttribute('aria-busy', 'true'); // screen readers wait for the last summary
     try {
       const { body: stream } = await request(region.dataset.url, { method: 'POST', body, signal });
       for await (const summary of linesOf(stream)) {
@@ -72,8 +74,22 @@ export function startSourceSummary(form, { block, changed }) {
       show({ refused: error.message });
     }
     if (signal.aborted) return;
-    region.removeAttribute('aria-busy');
-    findings.removeAttribute('aria-busy');
+    setReading(false);
+    decide();
+  }
+
+  function setReading(is) {
+    isReading = is;
+    // Screen readers wait for the last summary.
+    for (const part of [region, findings]) part.setAttribute('aria-busy', is);
+  }
+
+  /** Stops or frees the button. Summaries of a source that is still being read have no errors yet. */
+  function decide() {
+    const found = shown ? reasonToStop(shown) : '';
+    if (isReading && !found) return;
+    reason = found;
+    block(reason);
   }
 
   function show(summary) {
@@ -95,7 +111,7 @@ export function startSourceSummary(form, { block, changed }) {
   function showFindings() {
     const nodes = shown ? findingsOf(shown) : [empty];
     findings.replaceChildren(...nodes);
-    block(shown ? reasonToStop(shown) : '');
+    decide();
   }
 
   const suggestions = ({ suggestion, remedies = [] }) =>
@@ -191,7 +207,7 @@ export function startSourceSummary(form, { block, changed }) {
 
   async function ready() {
     load();
-    await Promise.race([reading, new Promise((resolve) => setTimeout(resolve, PATIENCE_MILLISECONDS))]);
+    await (reason ? reading : Promise.race([reading, new Promise((resolve) => setTimeout(resolve, PATIENCE_MILLISECONDS))]));
   }
 
   const scanSoon = settled(scan, WAIT_MILLISECONDS);

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, fill_size
+from tests.browser.conftest import ServerProcess, fill_size, open_panel
 from tests.site import bars
 
 
@@ -93,6 +93,52 @@ def test_wrong_paths_and_questions_stop_the_button(page: Page, server: ServerPro
     expect(create).to_be_enabled()
     path.fill("")
     expect(findings).to_contain_text("Enter a path or upload files")
+
+
+# Delays the end of each summary until `release()` is called.
+HOLD_SUMMARIES = """
+const original = window.fetch;
+let held;
+window.hold = () => { held = new Promise((resolve) => { window.release = () => { held = null; resolve(); }; }); };
+window.fetch = async (url, options) => {
+  const response = await original(url, options);
+  if (!held || !String(url).endsWith('/scan')) return response;
+  const lines = (await response.text()).trim().split('\\n');
+  const first = JSON.stringify({ ...JSON.parse(lines[0]), finished: false }) + '\\n';
+  const encoder = new TextEncoder();
+  const waiting = held;
+  return new Response(new ReadableStream({
+    async start(controller) {
+      controller.enqueue(encoder.encode(first));
+      await waiting;
+      controller.enqueue(encoder.encode(lines.join('\\n') + '\\n'));
+      controller.close();
+    },
+  }));
+};
+"""
+
+
+def test_only_the_last_summary_frees_the_button(page: Page, server: ServerProcess) -> None:
+    folder = bars(server.data / "slow", each=4)
+    page.add_init_script(HOLD_SUMMARIES)
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill(str(folder))
+    findings = page.get_by_role("region", name="Findings in the source")
+    create = page.get_by_role("button", name="Create dataset")
+    expect(findings).to_contain_text("12 images in 3 classes")
+    open_panel(page, "Split")
+    page.locator('[name="folder_pct_val"]').fill("100")
+    expect(create).to_have_attribute("aria-disabled", "true")
+    page.evaluate("hold()")
+    page.locator('[name="folder_pct_val"]').fill("101")
+    expect(findings).to_contain_text("Reading")
+    expect(create).to_have_attribute("aria-disabled", "true")
+    create.click(force=True)
+    page.wait_for_timeout(3500)  # longer than the button waits for a source without a problem
+    page.evaluate("release()")
+    expect(page.locator("#create-status")).to_have_text("Fix the problem above first.")
+    assert page.url.endswith("/new")
 
 
 @pytest.mark.parametrize("beside", [["test"], ["val"], ["val", "test"]])
