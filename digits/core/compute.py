@@ -29,7 +29,8 @@ class Compute(Struct, frozen=True, kw_only=True, omit_defaults=True):
             ge=1,
             le=MAX_WORKERS,
             title="Workers",
-            description="Processes that share a training, with the same curves; on a cluster, one on each node.",
+            description="Processes that share a training, with the same curves. On this machine, they divide the "
+            "chosen GPUs equally; on a cluster, each has a node.",
         ),
     ] = 1
     cpus: Annotated[_Amount | None, Meta(title="Cores", description="CPU cores for each worker.")] = None

@@ -35,6 +35,7 @@ def describe(nvml: Any, gpu: str, *, with_processes: bool = False) -> dict[str, 
     try:
         find = nvml.nvmlDeviceGetHandleByIndex if gpu.isdigit() else nvml.nvmlDeviceGetHandleByUUID
         handle = find(int(gpu) if gpu.isdigit() else gpu)
+        index = gpu if gpu.isdigit() else str(nvml.nvmlDeviceGetIndex(handle))
     except nvml.NVMLError:
         return None
 
@@ -47,8 +48,8 @@ def describe(nvml: Any, gpu: str, *, with_processes: bool = False) -> dict[str, 
     memory = known(nvml.nvmlDeviceGetMemoryInfo)
     rates = known(nvml.nvmlDeviceGetUtilizationRates)
     state = {
-        "id": gpu,
-        "name": known(nvml.nvmlDeviceGetName) or f"GPU {gpu}",
+        "id": index,
+        "name": known(nvml.nvmlDeviceGetName) or f"GPU {index}",
         "uuid": known(nvml.nvmlDeviceGetUUID) or "",
         "memory_total": memory.total if memory else None,
         "memory_used": memory.used if memory else None,

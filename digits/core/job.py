@@ -204,8 +204,8 @@ class DeviceRequest(Struct, frozen=True):
     """What a task needs to run: the CPU, the next free GPUs, or specific ones.
 
     ``pool`` names the tasks with which it shares limits (see `digits.runtime.executors.pools`). ``gpu_count`` is
-    the number of GPUs for each of its workers; ``gpus`` lists the indexes of specific ones. With ``if_free``, the task
-    does not wait for GPUs: if they are in use, it runs on the CPU. ``compute`` is where it runs.
+    the number of GPUs, which its workers divide; ``gpus`` lists the indexes of specific ones. With ``if_free``, the
+    task does not wait for GPUs: if they are in use, it runs on the CPU. ``compute`` is where it runs.
     """
 
     pool: str = "dataset"
@@ -213,6 +213,22 @@ class DeviceRequest(Struct, frozen=True):
     gpus: tuple[str, ...] = ()
     if_free: bool = False
     compute: Compute = Compute()
+
+    def __post_init__(self) -> None:
+        if self.gpus:
+            msgspec.structs.force_setattr(self, "gpu_count", len(self.gpus))
+
+    @property
+    def gpus_per_worker(self) -> int:
+        return self.gpu_count // self.compute.workers
+
+    @property
+    def indivisible(self) -> str:
+        """A sentence if its workers cannot get the same number of GPUs; otherwise empty."""
+        count, workers = self.gpu_count, self.compute.workers
+        if count % workers == 0:
+            return ""
+        return f"{count} GPU{'s' * (count > 1)} cannot be divided equally among {workers} workers."
 
 
 class _Header(Struct):

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from digits.core import snapshot_list
-from digits.core.compute import Compute
+from digits.core.compute import LOCAL, Compute
 from digits.core.files import read_bytes
 from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
@@ -31,8 +31,8 @@ class ModelJob(Job, kw_only=True, eq=False):
     The ``dataset_id`` of an imported model, which was trained elsewhere, is its own id: its folder also contains the
     description of the images and the mean image of its dataset.
 
-    ``device`` is ``cpu``, ``next`` (the next free GPU, or the CPU if there is none), ``next:N`` for several, or GPU
-    indexes joined by commas.
+    ``device`` is ``cpu``, ``next`` (the next free GPU for each worker, or the CPU if there is none), ``next:N`` for N
+    GPUs, or GPU indexes joined by commas. The workers on this machine divide the GPUs; on a cluster, each gets N.
     """
 
     type: ClassVar[str] = "model"
@@ -111,9 +111,10 @@ def request_devices(device: str, compute: Compute = Compute()) -> DeviceRequest:
     if device == "cpu":
         return DeviceRequest(POOL, compute=compute)
     if device.startswith("next"):
-        return DeviceRequest(POOL, gpu_count=int(device.partition(":")[2] or 1), compute=compute)
-    gpus = tuple(device.split(","))
-    return DeviceRequest(POOL, len(gpus), gpus, compute=compute)
+        count, is_local = device.partition(":")[2], compute.target == LOCAL
+        total = int(count) if count and is_local else int(count or 1) * compute.workers
+        return DeviceRequest(POOL, total, compute=compute)
+    return DeviceRequest(POOL, gpus=tuple(dict.fromkeys(device.split(","))), compute=compute)
 
 
 def epoch_label(epoch: float) -> str:

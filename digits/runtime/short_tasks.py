@@ -135,8 +135,9 @@ class ShortTasks:
 
         Meanwhile, `watched` reports its progress under the name ``watch``. See `visualize` for ``network_folder``.
         """
-        # One GPU is enough, unless specific ones are requested.
-        spare = DeviceRequest(POOL, min(request.gpu_count, 1), request.gpus, if_free=True)
+        # One GPU is enough, unless specific ones are requested: then those of the first worker.
+        gpus = request.gpus[: request.gpus_per_worker]
+        spare = DeviceRequest(POOL, min(request.gpu_count, 1), gpus, if_free=True)
         recipe = structs.replace(recipe, workers=request.compute.workers)
         with self._new_folder() as folder:
             write_network(folder, network, network_folder)

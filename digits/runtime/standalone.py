@@ -94,7 +94,7 @@ def train(
     """
     folder = rerun.task_folder.absolute()
     gpu_count = sum(device != CPU for device in rerun.recipe.devices)
-    request = DeviceRequest(POOL, gpu_count, compute=compute)
+    request = DeviceRequest(POOL, gpu_count * (compute.workers if cluster else 1), compute=compute)
     placement = Placement(request, tuple(rerun.recipe.devices))
     clusters = {compute.target: cluster} if cluster else {}
     runner = TaskRunner(Executors(LocalExecutor(standby=False, environment=_environment()), clusters))

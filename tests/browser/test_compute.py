@@ -47,7 +47,7 @@ def test_a_training_is_sent_to_a_cluster(
     compute.get_by_label("Partition").select_option("long")
     compute.get_by_label("Time limit").fill("90")
     compute.get_by_label("Workers").fill("2")
-    devices.get_by_label("GPUs per worker").fill("4")
+    devices.get_by_label("Number of GPUs").fill("4")
     compute.get_by_label("Memory", exact=True).fill("64000")
     compute.get_by_text("Account, QoS, options").click()
     compute.get_by_label("Additional options").fill("constraint=a100")

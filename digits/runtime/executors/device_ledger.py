@@ -42,19 +42,25 @@ class Resources:
             return Failure(
                 f"This machine has no GPU {', '.join(unknown)}.", "Clone the model and choose another device."
             )
-        if not ((request.gpu_count or request.gpus) and self.known_gpus):
+        if not (request.gpu_count and self.known_gpus):
             return self._take_slot(request)
+        if request.indivisible:
+            return Failure(request.indivisible, "Clone the model and choose other numbers.")
+        if request.gpu_count > len(self.known_gpus):
+            return Failure(
+                f"The training needs {request.gpu_count} GPUs, and this machine has {len(self.known_gpus)}.",
+                "Clone the model and choose fewer GPUs or workers.",
+            )
         gpus = self._free(request)
         if gpus is None:
-            return Busy(f"GPU {', '.join(request.gpus)}" if request.gpus else "a free GPU")
+            count = "a free GPU" if request.gpu_count == 1 else f"{request.gpu_count} free GPUs"
+            return Busy(f"GPU {', '.join(request.gpus)}" if request.gpus else count)
         return self._take_gpus(request, gpus)
 
     def _free(self, request: DeviceRequest) -> tuple[str, ...] | None:
         """Return the GPUs of ``request`` if all of them are free."""
-        count = request.gpu_count * request.compute.workers
-        if not request.gpus:
-            return tuple(self.gpus[:count]) if len(self.gpus) >= count else None
-        return request.gpus if len(request.gpus) >= count and set(request.gpus) <= set(self.gpus) else None
+        gpus = request.gpus or tuple(self.gpus[: request.gpu_count])
+        return gpus if len(gpus) == request.gpu_count and set(gpus) <= set(self.gpus) else None
 
     def _take_gpus(self, request: DeviceRequest, gpus: tuple[str, ...]) -> Placement:
         if gpus == tuple(self.gpus[: len(gpus)]):

@@ -166,7 +166,7 @@ class OpenOffer:
 
 def open_devices(request: DeviceRequest) -> tuple[str, ...]:
     """Return the devices of ``request`` as the processes see them, if they see only their own: from index 0."""
-    return tuple(map(str, range(max(request.gpu_count, len(request.gpus))))) or (CPU,)
+    return tuple(map(str, range(request.gpus_per_worker))) or (CPU,)
 
 
 def place(ledger: Ledger, request: DeviceRequest, holder: Holder | None = None) -> Placement | None:

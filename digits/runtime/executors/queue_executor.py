@@ -335,7 +335,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     def _environment_of(self, request: DeviceRequest) -> dict[str, str]:
         """Return the environment variables of a task with this ``request``, which sees no GPUs unless it gets some."""
-        hidden = {} if gpus_per_node(request) else {"CUDA_VISIBLE_DEVICES": ""}
+        hidden = {} if request.gpus_per_worker else {"CUDA_VISIBLE_DEVICES": ""}
         return {**self._environment, **hidden}
 
     # Runs
@@ -690,11 +690,6 @@ def save(runs: Sequence[Run[Any]]) -> None:
     """Write what was submitted into the folders of the runs; raises OSError."""
     for run in runs:
         run.submission.save(run.folder)
-
-
-def gpus_per_node(request: DeviceRequest) -> int:
-    """Return the number of GPUs that each worker of a ``request`` gets."""
-    return max(request.gpu_count, len(request.gpus))
 
 
 def _node_environment(environment: Mapping[str, str]) -> dict[str, str]:

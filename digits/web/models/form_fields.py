@@ -10,6 +10,8 @@ from msgspec import Struct
 from wtforms import SelectField, StringField
 from wtforms.validators import Length, Optional, ValidationError
 
+from digits.core.compute import Compute
+from digits.core.job import DeviceRequest
 from digits.core.model_job import DEVICE, request_devices
 from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
@@ -210,17 +212,18 @@ class DeviceFields(ComputeFields):
             raise ValidationError("Choose the CPU, the next free GPU, or GPUs by their numbers.")
         if not self.is_local and re.match(r"[0-9]", device):
             raise ValidationError("On a cluster, choose the CPU, or a number of GPUs for each worker.")
+        if problem := self._request().indivisible:
+            raise ValidationError(f"{problem} Choose a multiple of the number of workers.")
 
     def validate_synchronized_batch_norm(self, field: FlagField) -> None:
-        workers = self.compute_workers.data or 1
         if not field.data or not re.fullmatch(DEVICE, self.device(), re.ASCII):
             return
-        request = request_devices(self.device())
-        if max(request.gpu_count, len(request.gpus)) > (workers if self.is_local else 1):
+        request = self._request()
+        if request.gpus_per_worker > 1:
             raise ValidationError(
                 "The GPUs of one worker cannot be synchronized. Choose as many workers as GPUs."
             )
-        if workers == 1:
+        if request.compute.workers == 1:
             return
         if self.xla.setting:
             raise ValidationError(
@@ -230,6 +233,10 @@ class DeviceFields(ComputeFields):
             raise ValidationError(
                 "Workers that average every few steps train on their own. Average every step."
             )
+
+    def _request(self) -> DeviceRequest:
+        compute = Compute(target=self.compute_target.data, workers=max(1, self.compute_workers.data or 1))
+        return request_devices(self.device(), compute)
 
     def device(self) -> str:
         """``cpu``, ``next`` (the next free GPU), ``next:N``, or GPU indexes joined by commas."""

@@ -69,6 +69,11 @@ class Gang:
         sum_ = self.reduce((data if self.is_lead else np.zeros_like(data)).view(np.uint8))
         return sum_.view(data.dtype).reshape(value.shape)
 
+    def words_of_lead(self, data: bytes) -> bytes:
+        """Return the ``data`` of the first worker, whatever its length is."""
+        size = int(self.of_lead(np.array([len(data)]))[0])
+        return self.of_lead(np.frombuffer(data.ljust(size)[:size], np.uint8)).tobytes()
+
     def take_from_lead(self, variables: Mapping[str, tf.Variable]) -> None:
         """Give ``variables``, which all workers have, the values of the first worker."""
         for variable in _numbers(variables).values() if self._ring else ():

@@ -4,7 +4,8 @@ Every worker passes on a part of the array while it receives another one. So all
 the size of the array, whatever their number. A part is summed along one path and then copied, so the result is the same
 to the last bit for all workers and whenever it is computed again.
 
-The connections are authenticated by a key that only the user of the server can read, but not encrypted.
+Both ends of a connection prove that they know a key that only the user of the server can read. What they send then is
+neither encrypted nor signed, which would cost as much time as a fast network: the network between the nodes is trusted.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from digits.worker.failure import PartnerLost
 from digits.worker.gang import rendezvous
 from digits.worker.gang.rendezvous import LOOPBACK, Rendezvous, address, place
 
-_NONCE_BYTES = 32
-# Time in which a process that has begun to answer must continue.
-_ANSWER_SECONDS = 5.0
+_NONCE_BYTES, _DIGEST_BYTES = 32, 32
+# Connections that have not proved themselves.
+_MAX_GUESTS = 100
 # A machine that does not answer for half a minute is gone. One that computes for hours answers.
 _KEEPALIVE = {
     socket.TCP_KEEPIDLE: 10,
@@ -107,7 +108,7 @@ def connect(meeting: Rendezvous) -> Ring:
     deadline = time.monotonic() + rendezvous.DEADLINE_SECONDS
     places = meeting.exchange("place", place(), deadline)
     host = LOOPBACK if len(set(places)) == 1 else address()
-    with socket.create_server((host, 0)) as server:
+    with socket.create_server((host, 0)) as server, contextlib.ExitStack() as on_failure:
         port = server.getsockname()[1]
         partners = meeting.exchange("address", f"{host} {port} {secrets.token_hex()}", deadline)
         addresses = [line.split() for line in partners]
@@ -117,45 +118,93 @@ def connect(meeting: Rendezvous) -> Ring:
         )
         try:
             after = socket.create_connection((next_host, int(next_port)), _left(deadline))
-            before = _accepted(server, after, key, deadline)
+            on_failure.callback(after.close)
+            before = _before(server, _Handshake(after, key, is_client=True), deadline)
         except OSError as error:
             raise PartnerLost(
                 f"The next worker, at {next_host}, cannot be reached: {error}.",
                 "Look for its error in the output of the task, and start the training again. Workers on several "
                 "machines connect to each other at any port.",
             ) from error
+        on_failure.pop_all()
     neighbors = places.count(places[meeting.rank])
     return Ring(meeting.rank, meeting.workers, neighbors, before, after)
 
 
-def _accepted(server: socket.socket, after: socket.socket, key: bytes, deadline: float) -> socket.socket:
-    """Return the connection of a process that knows the ``key``, and prove to the worker ``after`` that this one does.
+class _Handshake:
+    """Both sides of a ``connection`` prove that they know the ``key``, the one that has connected first.
 
-    Either can happen first: the worker before this one may be the last to see the addresses. Raises OSError after the
-    ``deadline``.
+    Each sends a nonce, and then the digest of its role and both nonces. Reads only what has arrived.
+    """
+
+    def __init__(self, connection: socket.socket, key: bytes, *, is_client: bool) -> None:
+        self.connection = connection
+        self.key, self._is_client = key, is_client
+        self._nonce, self._received = secrets.token_bytes(_NONCE_BYTES), b""
+        self._has_proved = False
+        connection.setblocking(False)
+        connection.sendall(self._nonce)
+
+    def advance(self) -> bool:
+        """Go on after the connection has become readable; return whether both sides have proved themselves.
+
+        Raises OSError if the other side has closed the connection or does not know the key.
+        """
+        piece = self.connection.recv(_NONCE_BYTES + _DIGEST_BYTES - len(self._received))
+        if not piece:
+            raise ConnectionError("it closed the connection")
+        self._received += piece
+        nonce, proof = self._received[:_NONCE_BYTES], self._received[_NONCE_BYTES:]
+        is_proved = len(proof) == _DIGEST_BYTES
+        if is_proved and not hmac.compare_digest(proof, self._proof(not self._is_client, nonce)):
+            raise ConnectionError("another program answers at its address")
+        if not self._has_proved and (is_proved or (self._is_client and len(nonce) == _NONCE_BYTES)):
+            self.connection.sendall(self._proof(self._is_client, nonce))
+            self._has_proved = True
+        return is_proved
+
+    def _proof(self, of_client: bool, nonce: bytes) -> bytes:
+        nonces = self._nonce + nonce if self._is_client else nonce + self._nonce
+        return hmac.digest(self.key, (b"client" if of_client else b"server") + nonces, "sha256")
+
+
+def _before(server: socket.socket, after: _Handshake, deadline: float) -> socket.socket:
+    """Return the connection of the worker before this one, once it and the one ``after`` have proved themselves.
+
+    Either can happen first: the worker before this one may be the last to see the addresses. Strangers do not delay
+    them. Raises OSError after the ``deadline``, or if another program is at the address of the worker after this one.
     """
     before: socket.socket | None = None
-    has_answered = False
-    nonces: dict[socket.socket, bytes] = {}
+    is_after_proved = False
+    guests: dict[socket.socket, _Handshake] = {}
     try:
-        while before is None or not has_answered:
-            for ready in _readable([server, *nonces, *([] if has_answered else [after])], deadline):
-                if ready is server:
-                    connection, _ = server.accept()
-                    connection.settimeout(_ANSWER_SECONDS)
-                    nonces[connection] = secrets.token_bytes(_NONCE_BYTES)
-                    with contextlib.suppress(OSError):
-                        connection.sendall(nonces[connection])
-                elif ready is after:
-                    after.sendall(hmac.digest(key, _received(after), "sha256"))
-                    has_answered = True
-                elif _knows(key, nonces.pop(ready), ready):
-                    before = ready
-                else:
-                    ready.close()
+        while before is None or not is_after_proved:
+            waiting = [after.connection] if not is_after_proved else []
+            for ready in _readable([server, *guests, *waiting], deadline):
+                if ready is after.connection:
+                    is_after_proved = after.advance()
+                    continue
+                guest = server.accept()[0] if ready is server else ready
+                try:
+                    if ready is server:
+                        guests[guest] = _Handshake(guest, after.key, is_client=False)
+                    elif guests[guest].advance():
+                        del guests[guest]
+                        before = guest
+                except OSError:  # a stranger
+                    guests.pop(guest, None)
+                    guest.close()
+            while len(guests) > _MAX_GUESTS:
+                oldest = next(iter(guests))
+                del guests[oldest]
+                oldest.close()
+    except BaseException:
+        if before:
+            before.close()
+        raise
     finally:
-        for stranger in nonces:
-            stranger.close()
+        for guest in guests:
+            guest.close()
     return before
 
 
@@ -165,26 +214,9 @@ def _readable(sockets: list[socket.socket], deadline: float) -> list[socket.sock
     for one in sockets:
         poll.register(one, select.POLLIN)
     ready = {descriptor for descriptor, _ in poll.poll(1000 * _left(deadline))}
-    if not ready:
+    if not ready or time.monotonic() > deadline:
         raise TimeoutError("no answer in time")
     return [one for one in sockets if one.fileno() in ready]
-
-
-def _knows(key: bytes, nonce: bytes, connection: socket.socket) -> bool:
-    try:
-        return hmac.compare_digest(_received(connection), hmac.digest(key, nonce, "sha256"))
-    except OSError:
-        return False
-
-
-def _received(connection: socket.socket) -> bytes:
-    data = b""
-    while len(data) < _NONCE_BYTES:
-        piece = connection.recv(_NONCE_BYTES - len(data))
-        if not piece:
-            raise ConnectionError("it closed the connection")
-        data += piece
-    return data
 
 
 def _left(deadline: float) -> float:

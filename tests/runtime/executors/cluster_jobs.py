@@ -72,7 +72,11 @@ class ClusterServer(Server):
         return jobs
 
     def _request(self, gpus: int, compute: dict[str, Any]) -> DeviceRequest:
-        return DeviceRequest("training", gpus, compute=Compute(**{**self._resources, **compute}))
+        return DeviceRequest(
+            "training",
+            gpus * compute.get("workers", self._resources.get("workers", 1)),
+            compute=Compute(**{**self._resources, **compute}),
+        )
 
     def output(self, job: ToyJob) -> str:
         return self.cluster.output(job.folder / "toy")[0]

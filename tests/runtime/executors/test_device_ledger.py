@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
+from digits.core.model_job import request_devices
 from digits.core.task import Failure
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import Busy, Placement, place
@@ -18,17 +20,22 @@ REQUESTS = st.one_of(
     st.builds(
         DeviceRequest,
         st.just("training"),
-        st.integers(1, 3),
+        st.integers(1, 4),
         if_free=st.booleans(),
-        compute=st.builds(Compute, workers=st.integers(1, 2)),
+        compute=st.builds(Compute, workers=st.integers(1, 3)),
     ),
-    st.lists(st.sampled_from("012"), min_size=1, max_size=3, unique=True).map(
-        lambda gpus: DeviceRequest("training", len(gpus), tuple(gpus))
+    st.builds(
+        request_devices,
+        st.one_of(
+            st.sampled_from(["cpu", "next", "next:2", "next:3", "next:4"]),
+            st.lists(st.sampled_from("0123"), min_size=1, max_size=4).map(",".join),
+        ),
+        st.builds(Compute, workers=st.integers(1, 3)),
     ),
 )
 
 
-@given(gpus=st.integers(0, 3), steps=st.lists(st.one_of(REQUESTS, st.integers(0, 5)), max_size=20))
+@given(gpus=st.integers(0, 4), steps=st.lists(st.one_of(REQUESTS, st.integers(0, 5)), max_size=20))
 def test_a_gpu_has_one_user_and_pools_have_limits(gpus: int, steps: list[DeviceRequest | int]) -> None:
     known = [str(number) for number in range(gpus)]
     limits = {"dataset": 1, "training": 2}
@@ -43,10 +50,13 @@ def test_a_gpu_has_one_user_and_pools_have_limits(gpus: int, steps: list[DeviceR
         if isinstance(taken, Placement):
             ledger.reserve(taken)
             entries.append(taken)
-            asked_for = step.gpu_count * step.compute.workers
-            assert taken.devices == ("cpu",) or len(taken.devices) == asked_for
+            assert taken.devices == ("cpu",) or len(taken.devices) == step.gpu_count
+            assert taken.devices == ("cpu",) or step.if_free or step.gpu_count % step.compute.workers == 0
+            assert set(step.gpus) <= set(taken.devices) or step.if_free
         else:
-            assert isinstance(taken, Failure) == bool(set(step.gpus) - set(known))
+            # What waits can start when everything else has ended; what fails never can.
+            alone = DeviceLedger(limits, gpus=lambda: known).offer().take(step)
+            assert isinstance(alone, Failure if isinstance(taken, Failure) else Placement)
         used = [gpu for entry in entries for gpu in entry.devices if gpu != "cpu"]
         assert sorted(used) == sorted(set(used)) and set(used) <= set(known)
         on_cpu = [entry.request.pool for entry in entries if entry.devices == ("cpu",)]
@@ -75,7 +85,43 @@ def test_an_optional_gpu_is_used_if_free_and_not_awaited() -> None:
 
 def test_a_gang_gets_all_its_gpus_or_waits() -> None:
     ledger = DeviceLedger({}, gpus=lambda: ["0", "1", "2", "3"])
-    gang = DeviceRequest("training", gpu_count=1, compute=Compute(workers=3))
-    first = place(ledger, gang)
+    first = place(ledger, request_devices("next", Compute(workers=3)))
     assert first and first.devices == ("0", "1", "2")
-    assert ledger.offer().take(gang) == Busy("a free GPU")
+    assert ledger.offer().take(request_devices("next:2", Compute(workers=2))) == Busy("2 free GPUs")
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "devices"),
+    [
+        ("0,1", 2, ("0", "1")),
+        ("3,1", 2, ("3", "1")),
+        ("next:4", 2, ("0", "1", "2", "3")),
+        ("next:2", 2, ("0", "1")),
+        ("next", 4, ("0", "1", "2", "3")),
+        ("next", 1, ("0",)),
+        ("0,1,2,3", 1, ("0", "1", "2", "3")),
+        ("2,2", 1, ("2",)),
+        ("cpu", 3, ("cpu",)),
+    ],
+)
+def test_workers_divide_the_gpus_of_this_machine(device: str, workers: int, devices: tuple[str, ...]) -> None:
+    ledger = DeviceLedger({}, gpus=lambda: ["0", "1", "2", "3"])
+    placement = place(ledger, request_devices(device, Compute(workers=workers)))
+    assert placement and placement.devices == devices
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "message"),
+    [
+        ("0,1,2", 2, "3 GPUs cannot be divided equally among 2 workers."),
+        ("next:3", 2, "3 GPUs cannot be divided equally among 2 workers."),
+        ("0", 2, "1 GPU cannot be divided equally among 2 workers."),
+        ("next", 5, "The training needs 5 GPUs, and this machine has 4."),
+        ("next:8", 2, "The training needs 8 GPUs, and this machine has 4."),
+        ("0,7", 2, "This machine has no GPU 7."),
+    ],
+)
+def test_what_this_machine_can_never_give_fails(device: str, workers: int, message: str) -> None:
+    resources = DeviceLedger({}, gpus=lambda: ["0", "1", "2", "3"]).offer()
+    refused = resources.take(request_devices(device, Compute(workers=workers)))
+    assert isinstance(refused, Failure) and refused.message == message and refused.hint

@@ -23,7 +23,7 @@ from tests.waiting import wait_until
 
 pytestmark = pytest.mark.integration
 
-GANG = DeviceRequest("training", gpu_count=1, compute=Compute(workers=3))
+GANG = DeviceRequest("training", gpu_count=3, compute=Compute(workers=3))
 
 # The same programs as processes and as threads.
 PROCESS = """

@@ -207,7 +207,9 @@ def test_what_the_cluster_does_not_have_is_refused(tmp_path: Path, ray: RayServe
     cluster = executor(tmp_path, ray)
 
     def refusal(gpus: int = 0, **compute: Any) -> str:
-        request = DeviceRequest("training", gpus, compute=Compute(target="ray", **compute))
+        request = DeviceRequest(
+            "training", gpus * compute.get("workers", 1), compute=Compute(target="ray", **compute)
+        )
         found = cluster.refusal(tmp_path / "job", request)
         return f"{found.message} {found.hint}" if found else ""
 

@@ -61,7 +61,7 @@ def test_a_training_waits_on_the_cluster_that_its_form_chooses(
     job = site.services.store.get(model, ModelJob)
     site.wait(lambda: job.waiting_at)
     assert job.compute == cluster.requests[0].compute == WANTED
-    assert (job.device, cluster.requests[0].gpu_count) == ("next:2", 2)
+    assert (job.device, cluster.requests[0].gpus_per_worker) == ("next:2", 2)
     row = site.json(f"/jobs/{model}/table_data.json")["job"]
     assert (row["cluster"], row["waiting_at"]) == ("Slurm", "Slurm")
     assert row["waiting_for"] == "the partition’s resources are in use" and row["expected_start"]
@@ -136,6 +136,13 @@ def test_on_this_machine_only_the_number_of_workers_counts(site: Site, finished:
         ({"compute_workers": 65}, "compute_workers", "between 1 and 64"),
         ({"compute_minutes": 0}, "compute_minutes", "between 1 and"),
         ({"select_gpu": "0,1"}, "select_gpu", "a number of GPUs for each worker"),
+        ({"compute_target": "local", "select_gpu": "0,1,2"}, "select_gpu", "divided equally among 2 workers"),
+        ({"compute_target": "local", "select_gpu_count": 3}, "select_gpu", "divided equally among 2 workers"),
+        (
+            {"compute_target": "local", "synchronized_batch_norm": 1, "select_gpu_count": 4},
+            "synchronized_batch_norm",
+            "as many workers",
+        ),
         ({"synchronized_batch_norm": 1, "select_gpu_count": 2}, "synchronized_batch_norm", "as many workers"),
         (
             {"synchronized_batch_norm": 1, "select_gpu_count": 1, "xla": "on"},

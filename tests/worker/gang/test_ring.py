@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -96,9 +98,72 @@ def test_nothing_listens_once_the_workers_are_connected_and_strangers_are_refuse
         socket.create_connection(address)
 
 
+def test_a_stranger_that_answers_slowly_holds_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 3.0)
+    exchange, is_over = Rendezvous.exchange, threading.Event()
+    dribbling: list[threading.Thread] = []
+
+    def dribble(host: str, port: str) -> None:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port))) as stranger:
+            stranger.sendall(b"x")
+            while not is_over.wait(0.5):
+                stranger.sendall(b"x")
+
+    def exchange_and_intrude(self: Rendezvous, name: str, value: str, deadline: float) -> list[str]:
+        values = exchange(self, name, value, deadline)
+        if (self.rank, name) == (0, "address"):
+            for _ in range(3):
+                dribbling.append(threading.Thread(target=dribble, args=values[1].split()[:2]))
+                dribbling[-1].start()
+            time.sleep(0.2)
+        return values
+
+    monkeypatch.setattr(Rendezvous, "exchange", exchange_and_intrude)
+    try:
+        assert together(tmp_path, 2, lambda ring: ring.reduce(np.ones(3)).tolist()) == [[2, 2, 2]] * 2
+    finally:
+        is_over.set()
+        for thread in dribbling:
+            thread.join()
+
+
+@pytest.mark.parametrize("answer", [b"", b"n" * 32, b"n" * 64])
+def test_a_stranger_at_the_address_of_a_worker_is_not_taken_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: bytes
+) -> None:
+    monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 1.0)
+    exchange = Rendezvous.exchange
+    stranger = socket.create_server((rendezvous.LOOPBACK, 0))
+    guests: list[socket.socket] = []
+
+    def answer_all() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                guests.append(stranger.accept()[0])
+                guests[-1].sendall(answer)
+
+    def exchange_and_redirect(self: Rendezvous, name: str, value: str, deadline: float) -> list[str]:
+        values = exchange(self, name, value, deadline)
+        if (self.rank, name) == (0, "address"):
+            values[1] = f"{rendezvous.LOOPBACK} {stranger.getsockname()[1]} {values[1].split()[2]}"
+        return values
+
+    monkeypatch.setattr(Rendezvous, "exchange", exchange_and_redirect)
+    answering = threading.Thread(target=answer_all)
+    answering.start()
+    try:
+        with pytest.raises(PartnerLost, match="cannot be reached"):
+            together(tmp_path, 2, lambda ring: None)
+    finally:
+        stranger.shutdown(socket.SHUT_RDWR)
+        stranger.close()
+        answering.join()
+        for guest in guests:
+            guest.close()
+
+
 def test_a_worker_may_see_the_addresses_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a network file system: until then, the worker after it can only answer, not accept."""
-    monkeypatch.setattr("digits.worker.gang.ring._ANSWER_SECONDS", 0.05)
     exchange = Rendezvous.exchange
 
     def exchange_late(self: Rendezvous, name: str, value: str, deadline: float) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -225,6 +226,39 @@ def test_another_number_of_workers_resumes(model: Any, gang: Any, trained: Any, 
     check_close(alone, resumed, in_child)
     remark = "The training continues with 1 worker after 2 workers"
     assert [item.message for item in resumed.of(Warned) if item.is_remark and remark in item.message]
+
+
+def test_all_workers_resume_at_the_point_that_the_lead_takes_long_to_choose(
+    model: Any, gang: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a network file system, the other worker does not see the resume points yet."""
+    from digits.core import resume_point
+    from digits.worker.gang import rendezvous
+    from digits.worker.training.weights import snapshots
+
+    folder = model(NETWORK, "slow", **SETTINGS)
+    tasks = gang(folder, 2)
+    tasks[0].wait_for(Saved)
+    for task in tasks:
+        task.stop()
+        task.wait()
+    resume_at(folder)
+    fault, points = snapshots.fault, resume_point.resume_points
+
+    def slow_fault(source: Path) -> str:
+        time.sleep(3)
+        return fault(source)
+
+    def visible_points(job_folder: Path) -> Any:
+        return points(job_folder) if os.environ[RANK_VARIABLE] == "0" else ([], {})
+
+    monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 2.0)
+    monkeypatch.setattr(snapshots, "fault", slow_fault)
+    monkeypatch.setattr(resume_point, "resume_points", visible_points)
+    resumed = [task.wait() for task in gang(folder, 2, run=2)]
+    assert [outcome.code for outcome in resumed] == [0, 0], resumed[0].output
+    [resumption] = resumed[0].of(Resumed)
+    assert resumption.step > 0
 
 
 def test_workers_that_average_weights_resume_exactly(model: Any, gang: Any) -> None:

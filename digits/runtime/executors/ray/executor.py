@@ -29,7 +29,6 @@ from digits.runtime.executors.queue_executor import (
     Run,
     Submission,
     Unreachable,
-    gpus_per_node,
 )
 from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.api import COMMENT, RayApi, RayJob, Refused
@@ -194,7 +193,7 @@ class RayExecutor(QueueExecutor[RayJob]):
 
 def _too_large(nodes: Sequence[Node], request: DeviceRequest) -> Failure | None:
     """Return why ``nodes`` can never run ``request``, or None if they can."""
-    compute, gpus = request.compute, gpus_per_node(request)
+    compute, gpus = request.compute, request.gpus_per_worker
     needs: dict[str, Callable[[Node], bool]] = {
         f"{compute.cpus or 1} cores": lambda node: node.cpus >= (compute.cpus or 1),
         f"{gpus} GPUs": lambda node: node.gpus >= gpus,
@@ -216,7 +215,7 @@ def _too_large(nodes: Sequence[Node], request: DeviceRequest) -> Failure | None:
 
 def _resources(request: DeviceRequest) -> dict[str, float]:
     """Return what each worker needs, by Ray's names."""
-    compute, gpus = request.compute, gpus_per_node(request)
+    compute, gpus = request.compute, request.gpus_per_worker
     needed = {"CPU": float(compute.cpus or 1)}
     if gpus:
         needed["GPU"] = float(gpus)

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from digits.core import files
 from digits.core.job import DeviceRequest
-from digits.runtime.executors.queue_executor import ARRAYS, Submission, gpus_per_node
+from digits.runtime.executors.queue_executor import ARRAYS, Submission
 from digits.runtime.executors.slurm import batch
 
 # Time between the warning before the time limit and the limit, in seconds. Slurm checks every 30 s.
@@ -108,7 +108,7 @@ def array_arguments(elements: Mapping[int, Path], comment: str, script: Path) ->
 
 def options(request: DeviceRequest) -> list[str]:
     """Return the options of `sbatch` for a task, except those for its folder."""
-    compute, gpus = request.compute, gpus_per_node(request)
+    compute, gpus = request.compute, request.gpus_per_worker
     warning = min(WARNING_SECONDS, compute.minutes * 20) if compute.minutes else WARNING_SECONDS
     chosen = {
         "partition": compute.partition,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import secrets
 import time
@@ -12,15 +13,17 @@ from typing import Any
 
 import keras
 import numpy as np
+from msgspec import structs
 
 from digits.core import recipe as recipes
+from digits.core import schema
 from digits.core.events import EventLog, Measured, PhaseChanged, Progressed, Warned
-from digits.core.resume_point import ResumePoint
+from digits.core.resume_point import ResumePoint, resume_point
 from digits.data.sources import count_of
 from digits.kinds import kind_named
 from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
-from digits.worker.gang.gang import join
+from digits.worker.gang.gang import Gang, join
 from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.training.loop import reporting, setup, usage
 from digits.worker.training.loop.profiler import Profiler
@@ -55,21 +58,29 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
     """
     job_folder = task_folder.parent
     meeting = Rendezvous(task_folder)
-    point = choose_point(recipe, job_folder, events) if meeting.is_lead else None
-    done = min(1.0, point.epoch / recipe.epochs) if point else 0.0
+    newest = resume_point(job_folder) if recipe.resume else None
+    done = round(min(1.0, newest.epoch / recipe.epochs) if newest else 0.0, 6)
     if meeting.workers > 1:
-        events.append(Progressed(round(done, 6), doing=f"Waiting for {meeting.workers} workers"))
+        events.append(Progressed(done, doing=f"Waiting for {meeting.workers} workers"))
     gang = join(meeting)
-    if not meeting.is_lead:  # the lead has removed what a killed training left
-        point = choose_point(recipe, job_folder, events)
-    events.append(Progressed(round(done, 6), doing="Reading the dataset"))
     with gang.explained():
+        point = _agreed_point(recipe, job_folder, events, gang)  # takes minutes for large checkpoints
+        events.append(Progressed(done, doing="Reading the dataset"))
         config, gpus = device_config.configure(recipe, events, gang)
         seed = point.seed if point else secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
         seed = int(gang.of_lead(np.array([seed]))[0])
         keras.utils.set_random_seed(seed % 2**32)
         with usage.reported(events, "GPU" if gpus else "CPU", gpus):
             return _train(Resources(recipe, job_folder, events, config, seed), point)
+
+
+def _agreed_point(
+    recipe: recipes.Train, job_folder: Path, events: EventLog, gang: Gang
+) -> ResumePoint | None:
+    """Return the resume point that the lead chooses: others may see an outdated folder on a network file system."""
+    point = choose_point(recipe, job_folder, events) if gang.is_lead else None
+    body = json.loads(gang.words_of_lead(json.dumps(point and structs.asdict(point)).encode()))
+    return None if body is None else schema.convert(body, ResumePoint)
 
 
 def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:

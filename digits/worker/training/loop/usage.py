@@ -20,11 +20,11 @@ REPORTED = ("name", "memory_used", "memory_total", "utilization", "temperature")
 
 @contextlib.contextmanager
 def reported(
-    events: EventLog, device: str, gpus: list[int], interval: float = INTERVAL_SECONDS
+    events: EventLog, device: str, gpus: list[str], interval: float = INTERVAL_SECONDS
 ) -> Iterator[None]:
     """Log `UsageSampled` while the block runs, every ``interval`` seconds at first and less often later.
 
-    A driver that hangs ends the reports but not the block. ``gpus`` contains the driver's GPU indexes.
+    A driver that hangs ends the reports but not the block. ``gpus`` contains the driver's indexes or UUIDs of GPUs.
     """
     stop = threading.Event()
     thread = threading.Thread(target=_report, args=(events, device, gpus, interval, stop), name="usage")
@@ -37,7 +37,7 @@ def reported(
         thread.join(DRIVER_SECONDS)
 
 
-def _report(events: EventLog, device: str, gpus: list[int], interval: float, stop: threading.Event) -> None:
+def _report(events: EventLog, device: str, gpus: list[str], interval: float, stop: threading.Event) -> None:
     process = psutil.Process()
     process.cpu_percent()  # the first call starts the measurement
     until_next = ReportInterval(interval)
@@ -60,13 +60,13 @@ def _report(events: EventLog, device: str, gpus: list[int], interval: float, sto
             events.append(sample)
 
 
-def _states(nvml: Any, gpus: list[int]) -> list[Gpu]:
+def _states(nvml: Any, gpus: list[str]) -> list[Gpu]:
     """Return the known values of each GPU; none if one has failed or does not report its memory."""
     states: list[Gpu] = []
-    for index in gpus:
-        state = gpu_driver.describe(nvml, str(index))
+    for gpu in gpus:
+        state = gpu_driver.describe(nvml, gpu)
         if state is None or state["memory_used"] is None:
             return []
         known = {name: state[name] for name in REPORTED if state[name] is not None}
-        states.append(cast(Gpu, {"index": index, **known}))
+        states.append(cast(Gpu, {"index": int(state["id"]), **known}))
     return states

@@ -25,6 +25,7 @@ PRECISIONS: dict[recipes.Precision, tf.DType] = {
 }
 # Overrides the number of threads of an operation.
 _THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
+_GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
 log = logging.getLogger(__name__)
 
 
@@ -96,10 +97,10 @@ def check_division(size: int, workers: int) -> None:
         )
 
 
-def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[int]]:
+def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[str]]:
     """Configure TensorFlow for the devices and the precision of ``recipe``, and for this worker of ``gang``.
 
-    Returns the configuration of the steps and the driver's indexes of the GPUs in use. Must be called before
+    Returns the configuration of the steps and the driver's indexes or UUIDs of the GPUs in use. Must be called before
     TensorFlow runs any operation. Raises UserFault for unknown settings.
     """
     size = batch_size(recipe)
@@ -144,19 +145,26 @@ def report_no_xla(recipe: recipes.Train, events: EventLog, reason: str) -> None:
         events.append(Warned(message))
 
 
-def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[int]:
-    """Hide all GPUs from TensorFlow except those of the recipe; return the driver's indexes of those in use."""
-    wanted = [int(device) for device in recipe.devices if device.lower() != "cpu"]
+def _choose_gpus(recipe: recipes.Train, events: EventLog) -> list[str]:
+    """Hide all GPUs from TensorFlow except those of this process; return the driver's names of those in use.
+
+    They are the ones in the environment, which the supervisor or the scheduler of a cluster has chosen: the recipe
+    lists those of all workers on this machine, and on a cluster only their number.
+    """
+    wanted = chosen = [device for device in recipe.devices if device.lower() != "cpu"]
     present = tf.config.list_physical_devices("GPU")
+    assigned = os.environ.get(_GPUS_VARIABLE)
+    if assigned is not None:
+        wanted = [gpu.strip() for gpu in assigned.split(",") if gpu.strip()][: len(chosen)]
+    elif wanted and len(present) > len(wanted) and max(map(int, wanted)) < len(present):
+        present = [present[int(index)] for index in wanted]
     if not wanted or not present:
-        if wanted:
+        if chosen:
             events.append(Warned("TensorFlow sees no GPU; the network is trained on the CPU."))
         tf.config.set_visible_devices([], "GPU")
         return []
     if len(wanted) > len(present):
         events.append(Warned(f"TensorFlow sees {len(present)} of the {len(wanted)} chosen GPUs."))
-    if len(present) > len(wanted) and max(wanted) < len(present):
-        present = [present[index] for index in wanted]  # CUDA_VISIBLE_DEVICES does not restrict them
     present = present[: len(wanted)]
     tf.config.set_visible_devices(present, "GPU")
     for gpu in present:

@@ -59,12 +59,26 @@ def test_values_the_driver_does_not_report_are_omitted(
     monkeypatch.setitem(sys.modules, "pynvml", Driver(memory))
     path = tmp_path / "events.jsonl"
     log = events.EventLog(path)
-    with usage.reported(log, "GPU", [0], interval=0.01):
+    with usage.reported(log, "GPU", ["0"], interval=0.01):
         deadline = time.monotonic() + 60
         while len(events.read(path)[0]) < 2 and time.monotonic() < deadline:
             time.sleep(0.01)
     log.close()
     assert [event.gpus for event in events.read(path)[0]][:2] == [reported, reported]
+
+
+def test_a_gpu_that_is_named_by_its_uuid_is_reported_with_its_index(tmp_path: Path, monkeypatch: Any) -> None:
+    driver = Driver(SimpleNamespace(used=1, total=2))
+    driver.nvmlDeviceGetIndex = lambda handle: 3  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pynvml", driver)
+    path = tmp_path / "events.jsonl"
+    log = events.EventLog(path)
+    with usage.reported(log, "GPU", ["GPU-1a2b"], interval=0.01):
+        deadline = time.monotonic() + 60
+        while not events.read(path)[0] and time.monotonic() < deadline:
+            time.sleep(0.01)
+    log.close()
+    assert [gpu["index"] for gpu in events.read(path)[0][0].gpus] == [3]
 
 
 def test_a_hanging_driver_does_not_keep_the_training(tmp_path: Path, monkeypatch: Any) -> None:
@@ -81,7 +95,7 @@ def test_a_hanging_driver_does_not_keep_the_training(tmp_path: Path, monkeypatch
     monkeypatch.setattr(usage, "DRIVER_SECONDS", 0.01)
     path = tmp_path / "events.jsonl"
     log = events.EventLog(path)
-    with usage.reported(log, "GPU", [0], interval=0.01):
+    with usage.reported(log, "GPU", ["0"], interval=0.01):
         assert asked.wait(60)
     log.close()
     thread = next(each for each in threading.enumerate() if each.name == "usage")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -42,14 +43,19 @@ class Configuration:
         self.limits[gpu] = limits[0]
 
 
-def _prepare(count: int, folder: Path, settings: dict[str, Any]) -> tuple[Any, ...]:
-    """Apply a recipe's settings on a machine with ``count`` GPUs."""
+def _prepare(
+    count: int, folder: Path, settings: dict[str, Any], assigned: str | None = None
+) -> tuple[Any, ...]:
+    """Apply a recipe's settings in a process that sees ``count`` GPUs, those that the environment ``assigned``."""
     from digits.core import events, recipe
     from digits.worker.training.step import device_config
 
     log = events.EventLog(folder / "events.jsonl")
     asked = recipe.Train(dataset="none", **settings)
     configuration = Configuration(count)
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if assigned is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = assigned
     with mock.patch.object(device_config.tf, "config", configuration):
         found, gpus = device_config.configure(asked, log)
     warnings = [event.message for event in events.read(folder / "events.jsonl")[0]]
@@ -58,10 +64,10 @@ def _prepare(count: int, folder: Path, settings: dict[str, Any]) -> tuple[Any, .
 
 def test_all_chosen_gpus_are_used(in_own_child: Any, tmp_path: Path) -> None:
     found, gpus, visible, growing, limits, warnings = in_own_child(
-        _prepare, 2, tmp_path, {"devices": ["1", "3"]}
+        _prepare, 2, tmp_path, {"devices": ["1", "3"]}, "1,3"
     )
     assert found.devices == ("/device:GPU:0", "/device:GPU:1")
-    assert (gpus, visible, growing) == ([1, 3], ["gpu 0", "gpu 1"], ["gpu 0", "gpu 1"])
+    assert (gpus, visible, growing) == (["1", "3"], ["gpu 0", "gpu 1"], ["gpu 0", "gpu 1"])
     assert not limits
     assert not warnings
     assert not found.compiled
@@ -70,8 +76,33 @@ def test_all_chosen_gpus_are_used(in_own_child: Any, tmp_path: Path) -> None:
 def test_chosen_gpus_are_selected_if_all_are_visible(in_own_child: Any, tmp_path: Path) -> None:
     found, gpus, visible, *_ = in_own_child(_prepare, 4, tmp_path, {"devices": ["3"]})
     assert found.devices == ("/device:GPU:0",)
-    assert (gpus, visible) == ([3], ["gpu 3"])
+    assert (gpus, visible) == (["3"], ["gpu 3"])
     assert found.compiled
+
+
+@pytest.mark.parametrize(
+    ("devices", "assigned", "gpus"),
+    [
+        (["0", "1", "2", "3"], "2,3", ["2", "3"]),  # the second worker of a gang on one machine
+        (["0"], "5", ["5"]),  # on a node that Slurm shares without device cgroups
+        (["0", "1"], "GPU-1a2b,GPU-3c4d", ["GPU-1a2b", "GPU-3c4d"]),
+        (["0"], "1,2,3", ["1"]),  # set for all programs of a node
+    ],
+)
+def test_the_gpus_are_those_that_were_assigned_to_the_process(
+    in_own_child: Any, tmp_path: Path, devices: list[str], assigned: str, gpus: list[str]
+) -> None:
+    count = assigned.count(",") + 1
+    found, used, visible, *_, warnings = in_own_child(
+        _prepare, count, tmp_path, {"devices": devices}, assigned
+    )
+    assert (used, len(found.devices), len(visible)) == (gpus, len(gpus), len(gpus))
+    assert not warnings
+
+
+def test_gpus_that_tensorflow_does_not_see_are_reported(in_own_child: Any, tmp_path: Path) -> None:
+    *_, warnings = in_own_child(_prepare, 1, tmp_path, {"devices": ["0", "1", "2", "3"]}, "2,3")
+    assert warnings == ["TensorFlow sees 1 of the 2 chosen GPUs."]
 
 
 def test_gpu_memory_is_limited(in_own_child: Any, tmp_path: Path) -> None:
