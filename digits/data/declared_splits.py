@@ -13,12 +13,20 @@ from digits.data.sources import show
 
 # Words that identify the files and folders of a split, in lower case.
 SPLIT_NAMES = {
-    "train": ("train", "training", "trn", "train_images"),
-    "val": ("val", "valid", "validation", "validate", "dev", "eval", "publictest"),
+    "train": ("train", "training", "trn", "train_images", "trainval", "train_val"),
+    "val": (
+        *("val", "valid", "validation", "validate", "validating", "dev", "devel", "development"),
+        *("eval", "evaluation", "publictest"),
+    ),
     # Kaggle has test1.zip.
-    "test": ("test", "testing", "test_images", "test1", "privatetest"),
+    "test": ("test", "testing", "test_images", "test1", "tst", "privatetest", "holdout"),
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
+# Words beside that of the split that say nothing more, in lower case.
+_PLAIN = ("", "set", "data", "dataset", "split", "folder", "subset", "part", "samples")
+_SEPARATORS = re.compile(r"[-_. ]+")
+_CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_PICTURES = ("", "images", "image", "imgs", "img", "photos", "pictures")
 # The endings of texts about a set, in lower case.
 TEXTS = (".txt", ".md", ".rst", ".pdf", ".html", ".yaml", ".yml", ".rtf")
 MAX_LEVELS = 3
@@ -29,6 +37,47 @@ _YEAR = re.compile(r"[-_]?(?:19|20)\d\d\Z")
 def split_named(name: str) -> str | None:
     """Return the split that ``name`` stands for in any case, as in ``Training`` or ``val2017``, or None."""
     return SPLIT_OF.get(_YEAR.sub("", name.strip().lower()))
+
+
+def split_in(name: str) -> tuple[str, str] | None:
+    """Return the split in ``name`` and what else it contains, in lower case, as in ``train_set`` or ``imagesVal``.
+
+    The latter is empty if it says nothing. Return None if the name contains no split, or several.
+    """
+    if split := split_named(name):
+        return split, ""
+    text = _YEAR.sub("", _CAMEL_CASE.sub("_", name.strip())).lower()
+    words = [word for word in _SEPARATORS.split(text) if word]
+    splits = [SPLIT_OF[word] for word in words if word in SPLIT_OF]
+    if len(set(splits)) == 1:
+        rest = "".join(word for word in words if word not in SPLIT_OF and not word.isdecimal())
+        return splits[0], "" if rest in _PLAIN else rest
+    if splits:
+        return None
+    for word in sorted(SPLIT_OF, key=len, reverse=True):
+        for rest in (text.removeprefix(word), text.removesuffix(word)):
+            if rest != text:
+                return SPLIT_OF[word], "" if rest in _PLAIN else rest
+    return None
+
+
+def affixed_splits(names: Iterable[str]) -> dict[str, dict[str, list[str]]]:
+    """Return the ``names`` of each split by what they contain besides, as in ``train_a``, ``val_a``, and ``train_b``.
+
+    Only those count that have names for training and for another split, such as all folders of ``train_images`` and
+    ``test``.
+    """
+    found: dict[str, dict[str, list[str]]] = {}
+    names = list(names)
+    parts = {name: part for name in names if (part := split_in(name))}
+    for name, (split, affix) in parts.items():
+        found.setdefault(affix, {}).setdefault(split, []).append(name)
+    declared = {affix: splits for affix, splits in found.items() if "train" in splits and len(splits) > 1}
+    if not declared and len(parts) == len(names) and set(found) <= set(_PICTURES):
+        whole = {split: [name] for name, (split, _) in parts.items()}
+        if len(whole) == len(names) > 1 and "train" in whole:
+            return {"": whole}
+    return declared
 
 
 def split_of(path: Path) -> str:

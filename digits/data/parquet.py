@@ -41,13 +41,12 @@ class Columns:
 class ParquetTable:
     """The rows of a file as text, with their numbers from 1.
 
-    ``images`` are the columns of images, whose cells are names in `ParquetImages`, and ``lists`` those of lists, whose
-    items are separated by vertical bars. ``is_whole``: these are all rows. Iteration raises UnusableSource.
+    ``images`` are the columns of images, whose cells are names in `ParquetImages`. Lists are JSON. ``is_whole``: these
+    are all rows. Iteration raises UnusableSource.
     """
 
     columns: list[str]
     images: list[str]
-    lists: list[str]
     rows: Iterator[tuple[int, list[str]]]
     is_whole: bool
 
@@ -240,9 +239,8 @@ def read_table(path: Path, root: Path, max_rows: int) -> ParquetTable:
     with _open(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     images = [name for name in schema.names if _is_image(schema.field(name).type)]
-    lists = [name for name in schema.names if _is_list(schema.field(name).type)]
     rows = _text_rows(path, path.relative_to(root), schema, images, max_rows)
-    return ParquetTable(schema.names, images, lists, rows, count <= max_rows)
+    return ParquetTable(schema.names, images, rows, count <= max_rows)
 
 
 def in_row_order(names: list[str]) -> list[int]:
@@ -290,19 +288,23 @@ def _names_of_field(feature: Any, field: str) -> tuple[str, ...]:
 
 def _as_text(value: Any, classes: tuple[str, ...]) -> str:
     if isinstance(value, list):
-        return "|".join(_as_text(item, classes) for item in value)
+        return _list_text([_as_text(item, classes) for item in value])
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(classes):
         return classes[value]
     return cell_text(value)
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as the text of a table's cell: truth values as 1 and 0, and nothing for other types."""
+    """Return a value as the text of a table's cell: truth values as 1 and 0, lists as JSON, nothing for other types."""
     if isinstance(value, bool):
         return str(int(value))
     if isinstance(value, list):
-        return "|".join(map(cell_text, value))
+        return _list_text(list(map(cell_text, value)))
     return str(value).strip() if isinstance(value, (str, int, float)) else ""
+
+
+def _list_text(items: list[str]) -> str:
+    return json.dumps(items, ensure_ascii=False)
 
 
 def _class_name(value: Any, classes: tuple[str, ...]) -> str:

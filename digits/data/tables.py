@@ -17,14 +17,13 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar
 
 from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
-from digits.data.declared_splits import split_named
 from digits.data.image_endings import KNOWN_ENDINGS
 from digits.data.image_finder import ImageFinder
 from digits.data.sources import (
@@ -37,6 +36,8 @@ from digits.data.sources import (
     read_bounded,
     show,
 )
+from digits.data.split_columns import SplitColumns, find_split_columns
+from digits.data.table_columns import Column, survey
 
 MAX_TABLE_BYTES = 512 * 1024 * 1024
 MAX_HEADER_BYTES = 1024 * 1024
@@ -46,8 +47,8 @@ IMAGE_COLUMNS = ("image", "file_name")
 # Further names of columns of images, in lowercase, if no column contains names of image files.
 _ID_COLUMNS = ("image", "image_id", "image_name", "filename", "file", "path", "img", "id_code", "id")
 _INDEX_COLUMNS = ("id", "index", "idx", "unnamed: 0")
-SPLIT_COLUMNS = ("split", "usage", "subset", "set", "partition")
 MAX_PARQUET_ROWS = 20_000
+MAX_COLUMNS = 10_000
 DELIMITERS = "\t;|,"
 MAX_LINE_BYTES = 1024 * 1024
 _SAMPLE_LINES = 20
@@ -119,10 +120,9 @@ class TableFile:
     """The beginning of a table: the names of its columns, and the line numbers and cells of its rows.
 
     ``is_whole``: these are all rows. If the file itself contains images, ``images`` maps the places of their
-    columns to the images, whose names are in the cells. ``lists`` are the places of columns of lists, separated by
-    vertical bars. ``more`` are further files with the same columns. ``remarks`` are sentences about how the file is
-    read; they may grow during iteration, which raises UnusableSource.
-    ``split`` is the place of the column that declares the splits; see `declare_splits`.
+    columns to the images, whose names are in the cells. ``more`` are further files with the same columns. ``remarks``
+    are sentences about how the file is read; they may grow during iteration, which raises UnusableSource.
+    ``splits`` are the columns that declare the splits; see `declare_splits`. ``again`` opens the file once more.
     """
 
     path: Path
@@ -130,22 +130,27 @@ class TableFile:
     rows: Iterator[tuple[int, Cells]]
     is_whole: bool
     images: dict[int, parquet.ParquetImages] = field(default_factory=dict)
-    lists: frozenset[int] = frozenset()
     more: list[TableFile] = field(default_factory=list)
     delimiter: str = ""
     remarks: list[str] = field(default_factory=list)
-    split: int | None = None
+    splits: SplitColumns | None = None
+    again: Callable[[], TableFile] = field(kw_only=True)
 
-    def declare_splits(self) -> None:
-        """Take the splits of the rows from a column with such words, if there is one."""
-        for index, name in enumerate(self.columns):
-            if name.lower() in SPLIT_COLUMNS:
-                rows = self.first_rows(_SAMPLE_ROWS)
-                words = {cells[index] for cells in rows if index < len(cells)}
-                if words and all(map(split_named, words)):
-                    self.split = index
-                    self.remarks.append(f"The column “{show(name)}” declares the splits.")
-                    return
+    def survey(self, places: Iterable[int]) -> dict[int, Column]:
+        """Return what the cells of all rows have in common in the columns ``places``; see `all_rows`."""
+        return survey(self.all_rows(), list(places))
+
+    def all_rows(self) -> Iterator[Cells]:
+        """Yield the cells of all rows without those that iteration yields; raises UnusableSource."""
+        for table in (self, *self.more):
+            for _, cells in table.again().rows:
+                yield cells
+
+    def declare_splits(self, columns: Mapping[int, Column]) -> None:
+        """Take the splits of the rows from those of ``columns`` that declare them, if any; raises UnusableSource."""
+        self.splits = find_split_columns(self.columns, columns)
+        if self.splits:
+            self.remarks.append(self.splits.remark)
 
     def has_decimal_commas(self, places: Iterable[int]) -> bool:
         """Return whether numbers in the columns ``places`` have commas, which do not separate cells."""
@@ -213,7 +218,8 @@ class TableFile:
         """
         places = [self.place(name) for name in names]
         others = (place for place in range(len(self.columns)) if place not in self.images)
-        return places or [place for place in others if place not in (image, self.split)]
+        splits = self.splits.places if self.splits else []
+        return places or [place for place in others if place not in (image, *splits)]
 
     def images_in(self, image: int) -> parquet.ParquetImages | None:
         """Return the images of the column ``image``; None if it contains paths."""
@@ -238,13 +244,7 @@ class TableFile:
                 yield Row(line, "", None, str(error))
 
     def _split_of(self, cells: Cells) -> str:
-        if self.split is None:
-            return ""
-        word = cells[self.split] if self.split < len(cells) else ""
-        split = split_named(word)
-        if split is None:
-            raise ValueError(f"“{show(word)}” is not a split ({show(self.columns[self.split])})")
-        return split
+        return self.splits.split_of(cells) if self.splits else ""
 
     def parse(
         self, root: Path, image: int, parse: Callable[[Cells], Value], finder: ImageFinder | None = None
@@ -264,7 +264,7 @@ class TableFile:
                         continue
                     path = one_line(cells[image]) if image < len(cells) else ""
                     file, exists, differs = resolve(path)
-                    split = "" if self.split is None else self._split_of(cells)
+                    split = self._split_of(cells)
                     yield Row(line, file, parse(cells), "", not exists, name, path if differs else "", split)
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
@@ -303,9 +303,13 @@ def open_table(
     columns are called ``column 1``, ``column 2`` and so on. Images in Parquet files have names relative to ``root``, by
     default the folder of the file.
     """
+
+    def again() -> TableFile:
+        return open_table(path, is_header, max_bytes, dialect, root)
+
     match path.suffix.lower():
         case ".parquet":
-            return _open_parquet(path, root or path.parent, max_bytes)
+            return _open_parquet(path, root or path.parent, max_bytes, again)
         case ".jsonl":
             return _open_json_lines(path, max_bytes)
     if path.suffix.lower() == ".json" or _starts_list(path):
@@ -320,7 +324,7 @@ def open_table(
     delimiter = dialect.delimiter or (declared[1] if declared else _delimiter("".join(start)))
     rows = _without_blank_end(_rows(path, itertools.chain(start, lines), delimiter))
     columns, rows = _split_header(rows, path, lambda cells: dialect.is_header(cells, is_header))
-    return TableFile(path, columns, rows, is_whole, delimiter=delimiter, remarks=remarks)
+    return TableFile(path, columns, rows, is_whole, delimiter=delimiter, remarks=remarks, again=again)
 
 
 def open_tables(
@@ -343,17 +347,16 @@ def open_tables(
     return first
 
 
-def _open_parquet(path: Path, root: Path, max_bytes: int) -> TableFile:
+def _open_parquet(path: Path, root: Path, max_bytes: int, again: Callable[[], TableFile]) -> TableFile:
     max_rows = sys.maxsize if max_bytes == MAX_TABLE_BYTES else MAX_PARQUET_ROWS
     table = parquet.read_table(path, root, max_rows)
     images = {table.columns.index(name): parquet.ParquetImages(root, name) for name in table.images}
-    lists = frozenset(map(table.columns.index, table.lists))
-    return TableFile(path, table.columns, table.rows, table.is_whole, images, lists)
+    return TableFile(path, table.columns, table.rows, table.is_whole, images, again=again)
 
 
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:
-    lines, is_whole = open_lines(path, max_bytes)
-    return _open_objects(path, _json_objects(path, lines), is_whole)
+    is_whole = path.is_file() and path.stat().st_size <= max_bytes
+    return _open_objects(path, lambda: _json_objects(path, open_lines(path, max_bytes)[0]), is_whole)
 
 
 def _starts_list(path: Path) -> bool:
@@ -378,7 +381,8 @@ def _open_json(path: Path) -> TableFile:
         raise UnusableSource(f"{name} is not valid JSON: {first_line_of(error)}.") from error
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UnusableSource(f"{name} is not a list of JSON objects.", "Export the annotations as CSV.")
-    return _open_objects(path, iter(enumerate(map(_task, items), 1)), True)
+    tasks = list(enumerate(map(_task, items), 1))
+    return _open_objects(path, lambda: tasks, True)
 
 
 def _task(item: dict[str, Any]) -> dict[str, Any]:
@@ -405,28 +409,44 @@ def _all_equal(values: list[Any]) -> Any:
 
 
 def _choices(value: Any) -> Any:
-    """Return the choices in a value of Label Studio: one of them, or a list; any other value as it is."""
+    """Return the choices in a value of Label Studio, or any other value as it is."""
     choices = value.get("choices") if isinstance(value, dict) else None
-    if not isinstance(choices, list):
-        return value
-    return choices[0] if len(choices) == 1 else choices
+    return choices if isinstance(choices, list) else value
 
 
-def _open_objects(path: Path, objects: Iterator[tuple[int, dict[str, Any]]], is_whole: bool) -> TableFile:
-    start = list(itertools.islice(objects, _SAMPLE_LINES))
-    columns = list(dict.fromkeys(name for _, item in start for name in item))
+def _open_objects(
+    path: Path, objects: Callable[[], Iterable[tuple[int, dict[str, Any]]]], is_whole: bool
+) -> TableFile:
+    """Open the table of ``objects``, which are read twice: only the last one may have a column, or a list in it.
+
+    In a column with lists, another value is a list with one item.
+    """
+    columns: dict[str, None] = {}
+    lists: set[str] = set()
+    for line, item in objects():
+        columns.update(dict.fromkeys(item))
+        lists.update(name for name, value in item.items() if isinstance(value, list))
+        if len(columns) > MAX_COLUMNS:
+            raise UnusableSource(
+                f"{show(path.name)}, line {line}: more than {MAX_COLUMNS:,} different names."
+            )
     if not columns:
         raise UnusableSource(f"{show(path.name)} is empty.")
-    rows = (
-        (line, [parquet.cell_text(item.get(name)) for name in columns])
-        for line, item in itertools.chain(start, objects)
-    )
-    lists = (
-        index
-        for index, name in enumerate(columns)
-        if any(isinstance(item.get(name), list) for _, item in start)
-    )
-    return TableFile(path, columns, rows, is_whole, lists=frozenset(lists))
+    names = list(columns)
+
+    def text(item: dict[str, Any], name: str) -> str:
+        value = item.get(name)
+        is_single = name in lists and value is not None and not isinstance(value, list)
+        return parquet.cell_text([value] if is_single else value)
+
+    def rows() -> Iterator[tuple[int, Cells]]:
+        for line, item in objects():
+            yield line, [text(item, name) for name in names]
+
+    def table() -> TableFile:
+        return TableFile(path, names, rows(), is_whole, again=table)
+
+    return table()
 
 
 def open_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -575,6 +595,49 @@ class Faults:
             raise UnusableSource(self.describe(), hint, remedy=remedy)
 
 
+class Repeats:
+    """The images that several rows name: with the same value they count once, with several they cannot be used.
+
+    ``noun`` is the word for a value.
+    """
+
+    def __init__(self, noun: str) -> None:
+        self._noun = noun
+        self._places: dict[str, int] = {}
+        self._first: list[tuple[int, str, Any]] = []
+        self._same: list[str] = []
+        self._other: dict[int, list[tuple[int, str, Any]]] = {}
+
+    def is_repeated(self, image: str, value: Any, line: int, table: str = "") -> bool:
+        """Return whether a row before named the ``image``; call this for all usable rows in their order."""
+        place = self._places.setdefault(image, len(self._first))
+        row = line, table, value
+        if place == len(self._first):
+            self._first.append(row)
+            return False
+        if value == self._first[place][2]:
+            self._same.append(image)
+        else:
+            self._other.setdefault(place, []).append(row)
+        return True
+
+    def settle(self, faults: Faults) -> list[int]:
+        """Return the places of the images with one value; add the others, and a remark, to ``faults``."""
+        images = list(self._places) if self._other else []
+        for place, others in self._other.items():
+            rows = [self._first[place], *others]
+            values = listed(f"{_shown(value)} in line {line}" for line, _, value in rows)
+            faults.add_place(f"{show(images[place])} ({values})", f"several {self._noun}s", rows[0][1])
+        if self._same:
+            what = "1 line repeats" if len(self._same) == 1 else f"{len(self._same):,} lines repeat"
+            faults.notes = [*faults.notes, f"{what} an image with its {self._noun}: {listed(self._same)}."]
+        return [place for place in range(len(self._first)) if place not in self._other]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else " ".join(f"{number:g}" for number in value)
+
+
 @dataclass
 class SourceNotes:
     """The ``warnings`` about a source, and its ``unusable`` parts, which are skipped."""
@@ -588,20 +651,29 @@ class SourceNotes:
         self.warnings += faults.remarks()
 
 
-def usable_rows(rows: Iterable[Row[Value]], faults: Faults) -> tuple[list[Row[Value]], list[Value]]:
+def usable_rows(
+    rows: Iterable[Row[Value]], faults: Faults, noun: str = ""
+) -> tuple[list[Row[Value]], list[Value]]:
     """Return the usable rows and their values; the others are added to ``faults``.
 
-    Raises UnusableSource if there are too many of these.
+    With a ``noun`` for their values, rows of one image count once, or not if their values differ. Raises UnusableSource
+    if too many rows cannot be used.
     """
     usable: list[Row[Value]] = []
     values: list[Value] = []
+    repeats = Repeats(noun)
     for row in rows:
         if row.value is None:
             faults.add(row.line, row.fault, row.table)
-        else:
-            faults.match(row.written, row.file)
-            usable.append(row)
-            values.append(row.value)
+            continue
+        faults.match(row.written, row.file)
+        if noun and repeats.is_repeated(row.file, row.value, row.line, row.table):
+            continue
+        usable.append(row)
+        values.append(row.value)
+    if noun:
+        places = repeats.settle(faults)
+        usable, values = [usable[place] for place in places], [values[place] for place in places]
     faults.check(len(usable))
     return usable, values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic
@@ -16,6 +16,7 @@ from digits.data.dataset_folder import Contents, find
 from digits.data.parquet import ParquetImages, in_row_order
 from digits.data.shares import CreateWithShares, permute
 from digits.data.sources import ImageFolder, Progress, SplitPlan, UnusableSource, listed, show, shuffle
+from digits.data.table_columns import Column, are_spaced
 from digits.data.tables import (
     MAX_HEADER_BYTES,
     Dialect,
@@ -90,16 +91,16 @@ class SplitTable:
     root: Path
 
     def usable_rows(
-        self, opened: TableRows[Value], recipe: CreateDataset, split: str, notes: SourceNotes
+        self, opened: TableRows[Value], recipe: CreateDataset, split: str, notes: SourceNotes, noun: str = ""
     ) -> tuple[list[Row[Value]], list[Value]]:
         """Return the usable rows of ``split`` and their values; the others are added to ``notes``.
 
-        Raises UnusableSource if there are too many of these.
+        See `digits.data.tables.usable_rows` for ``noun``. Raises UnusableSource if there are too many others.
         """
         place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
         faults = Faults(place, recipe.max_unusable_percent, split)
-        rows, values = usable_rows(opened.rows, faults)
-        faults.notes = opened.table.remarks
+        rows, values = usable_rows(opened.rows, faults, noun)
+        faults.notes = [*opened.table.remarks, *faults.notes]
         notes.add(faults)
         return rows, values
 
@@ -150,10 +151,45 @@ def find_columns(table: TableFile, image: str, targets: Sequence[str], what: str
     return place, places
 
 
-def declare_splits(recipe: CreateFromTable, table: TableFile) -> None:
-    """Let a column of the only table declare the splits."""
+def declare_splits(
+    recipe: CreateFromTable, table: TableFile, chosen: Collection[str] = ()
+) -> dict[int, Column]:
+    """Let columns of the only table declare the splits; return what all rows have in common in each column.
+
+    Columns that are ``chosen`` for targets declare none. Raises UnusableSource.
+    """
+    columns = table.survey(range(len(table.columns)))
     if not (recipe.val_table or recipe.test_table or os.path.isdir(recipe.table)):
-        table.declare_splits()
+        own = {place: column for place, column in columns.items() if table.columns[place] not in chosen}
+        table.declare_splits(own)
+    return columns
+
+
+def need_no_fractions(table: TableFile, places: Sequence[int]) -> None:
+    """Raise UnusableSource if several columns contain numbers between 0 and 1, such as probabilities of classes."""
+    if len(places) > 1:
+        names = listed(table.columns[place] for place in places)
+        raise UnusableSource(
+            f"The columns {names} of {show(table.path.name)} contain numbers between 0 and 1, such as probabilities.",
+            "Write 1 for the labels of the image and 0 for the others.",
+        )
+
+
+def are_items_spaced(table: TableFile, place: int, separator: str = "auto") -> bool:
+    """Return whether spaces separate the items of the lists in a column; raises UnusableSource if that is not clear.
+
+    The ``separator`` is a choice of the user.
+    """
+    spaced = are_spaced(cells[place] for cells in table.all_rows() if place < len(cells))
+    if spaced is None and separator not in ("space", "comma"):
+        example = next(
+            cells[place] for cells in table.all_rows() if place < len(cells) and " " in cells[place]
+        )
+        raise UnusableSource(
+            f"“{show(example[:80])}” ({show(table.columns[place])}) may be a list of one label or of several.",
+            "Separate labels with commas, or choose the separator.",
+        )
+    return separator == "space" if spaced is None else spaced
 
 
 def check_columns(table: SplitTable, open_rows: Callable[[SplitTable, int], TableRows[Any]]) -> None:

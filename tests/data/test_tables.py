@@ -173,7 +173,10 @@ def test_json_lines_are_a_table(tmp_path: Path) -> None:
     path.write_text("\n\n".join(map(json.dumps, items)))
     table = tables.open_table(path, lambda cells: False)
     assert table.columns == ["n", "file_name", "tags", "good", "more"] and table.place("") == 1
-    assert list(table.rows) == [(1, ["1.5", "a.png", "x|y z", "", ""]), (3, ["", "b.png", "", "1", ""])]
+    assert list(table.rows) == [
+        (1, ["1.5", "a.png", '["x", "y z"]', "", ""]),
+        (3, ["", "b.png", "", "1", ""]),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +199,7 @@ def test_a_parquet_file_is_a_table_of_its_images(tmp_path: Path) -> None:
     table = tables.open_table(path, lambda cells: False)
     assert table.is_whole and table.place("") == 1 and table.columns == ["n", "image", "tags"]
     rows = list(table.parse(tmp_path, 1, lambda cells: (cells[0], cells[2])))
-    assert [row.value for row in rows] == [("0.5", "sea|sky"), ("", ""), ("2.0", "sky")]
+    assert [row.value for row in rows] == [("0.5", '["sea", "sky"]'), ("", "[]"), ("2.0", '["sky"]')]
     source = table.images_in(1)
     assert source is not None and [source.read(row.file) for row in rows] == [b"\0", b"\1", b"\2"]
     assert parquet.in_row_order([rows[2].file, rows[0].file]) == [1, 0]

@@ -6,7 +6,7 @@ import functools
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
@@ -29,10 +29,12 @@ from digits.data.sources import (
     show,
     shuffle,
 )
+from digits.data.table_columns import FLAGS, Column, list_items
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Faults,
+    Repeats,
     Row,
     SourceNotes,
     TableFile,
@@ -44,9 +46,22 @@ from digits.data.tables import (
 )
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
-from digits.kinds.table_source import TableRows
+from digits.kinds.table_source import TableRows, are_items_spaced, need_no_fractions
 
-LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "choice")
+LABEL_COLUMNS = (
+    *(
+        "label",
+        "labels",
+        "class",
+        "category",
+        "target",
+        "choice",
+        "class_name",
+        "label_name",
+        "category_name",
+    ),
+)
+SEVERAL_LABELS = "For images with several labels, create a dataset for multi-label classification."
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
 
 
@@ -80,9 +95,13 @@ def text_rows(
 
 @dataclass(frozen=True)
 class LabelRows(TableRows[str]):
-    """The ``rows`` of a CSV file with the label of each image; its columns may contain the ``pixels``."""
+    """The ``rows`` of a CSV file with the label of each image; its columns may contain the ``pixels``.
+
+    ``hint`` is the advice for rows that cannot be used, by default that for their cause.
+    """
 
     pixels: PixelImages | None = None
+    hint: str = ""
 
 
 def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_TABLE_BYTES) -> LabelRows:
@@ -91,8 +110,6 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
     Raises UnusableSource, also during iteration.
     """
     table = open_table(path, _is_header, max_bytes, settings.dialect)
-    if not (settings.val or settings.test):
-        table.declare_splits()
     if len(table.columns) < 2:
         raise UnusableSource(
             f"{show(path.name)} has only one column.", "Each line needs an image and a label."
@@ -100,27 +117,98 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
     pixels = None if settings.image_column else find_pixels(table)
     image = pixels.places[0] if pixels else table.place(settings.image_column)
     table.need_paths(image)
-    others = [place for place in table.places([], image) if not pixels or place not in set(pixels.places)]
-    if not others:
+    chosen = [table.place(settings.label_column)] if settings.label_column else []
+    unused = set(pixels.places if pixels else [image])
+    columns = table.survey(place for place in range(len(table.columns)) if place not in unused)
+    if not (settings.val or settings.test):
+        table.declare_splits({place: column for place, column in columns.items() if place not in chosen})
+    others = [place for place in table.places([], image) if place not in unused]
+    if not (chosen or others):
         raise UnusableSource(
             f"{show(path.name)} has no column of labels.", "Each line needs an image and a label."
         )
-    usual = [place for place in others if table.columns[place].lower() in LABEL_COLUMNS]
-    label = (
-        table.place(settings.label_column)
-        if settings.label_column
-        else (usual or [place for place in others if not table.is_index(place)] or others)[0]
-    )
-    if label == image:
+    labels = chosen or _label_columns(table, others, columns)
+    if image in labels:
         raise UnusableSource(
             f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
         )
-
-    def parse(cells: Cells) -> str:
-        return _class_name(one_line(cells[label]) if label < len(cells) else "")
-
+    parse, hint = _parser(table, labels, columns)
     rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
-    return LabelRows(table, image, [label], rows, pixels)
+    return LabelRows(table, image, labels, rows, pixels, hint)
+
+
+def _label_columns(table: TableFile, places: list[int], columns: Mapping[int, Column]) -> list[int]:
+    """Return the column of labels, or those that contain 1 for the class of the image and 0 for the others.
+
+    Raises UnusableSource if columns contain probabilities.
+    """
+    if usual := [place for place in places if table.columns[place].lower() in LABEL_COLUMNS]:
+        return usual[:1]
+    places = [place for place in places if not (table.is_index(place) or columns[place].is_blank)] or places
+    flags = [place for place in places if columns[place].are_flags]
+    if len(flags) > 1 and (flags == places or _are_exclusive(table, flags)):
+        table.remarks.append(f"The classes are the columns with 1: {_names(table, flags)}.")
+        return flags
+    fractions = [place for place in places if columns[place].are_fractions]
+    if fractions and fractions == places:
+        need_no_fractions(table, fractions)
+    label, *_ = [place for place in places if not columns[place].are_numbers] or places
+    if others := [place for place in places if place != label]:
+        name = show(table.columns[label])
+        table.remarks.append(f"The labels are those in “{name}”; not used: {_names(table, others)}.")
+    return [label]
+
+
+def _are_exclusive(table: TableFile, places: list[int]) -> bool:
+    """Return whether exactly one of the columns is true in each row."""
+    return all(
+        sum(FLAGS.get(cells[place].lower(), False) for place in places if place < len(cells)) == 1
+        for cells in table.all_rows()
+    )
+
+
+def _names(table: TableFile, places: Iterable[int]) -> str:
+    return listed(table.columns[place] for place in places)
+
+
+def _parser(
+    table: TableFile, places: list[int], columns: Mapping[int, Column]
+) -> tuple[Callable[[Cells], str], str]:
+    """Return the function that reads the label of a row, and the advice about rows that it refuses."""
+    if len(places) > 1:
+        names = [_class_name(table.columns[place]) for place in places]
+        return lambda cells: _only(_flagged(cells, places, names)), SEVERAL_LABELS
+    (place,) = places
+    if columns[place].are_lists:
+        spaced = are_items_spaced(table, place)
+        return lambda cells: _class_name(_only_item(_cell(cells, place), spaced)), SEVERAL_LABELS
+    return lambda cells: _class_name(one_line(_cell(cells, place))), ""
+
+
+def _cell(cells: Cells, place: int) -> str:
+    return cells[place] if place < len(cells) else ""
+
+
+def _flagged(cells: Cells, places: list[int], names: list[str]) -> list[str]:
+    """Return the ``names`` of the columns that are true."""
+    found = []
+    for place, name in zip(places, names, strict=True):
+        text = _cell(cells, place)
+        if text.lower() not in FLAGS:
+            raise ValueError(f"“{show(text)}” is not 0 or 1 ({name})")
+        if FLAGS[text.lower()]:
+            found.append(name)
+    return found
+
+
+def _only_item(cell: str, spaced: bool) -> str:
+    return _only(list_items(cell, spaced)) if cell else ""
+
+
+def _only(labels: list[str]) -> str:
+    if len(labels) != 1:
+        raise ValueError(f"several labels: “{listed(labels)}”" if labels else "no label")
+    return labels[0]
 
 
 def _is_header(cells: list[str]) -> bool:
@@ -176,7 +264,7 @@ def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes)
     for name, split in splits_of(source).items():
         opened = open_labels(Path(split.file), source, Path(split.folder))
         for part, rows in by_split(opened.rows, opened.table, name).items():
-            faults = Faults(Path(split.file), max_unusable_percent, part)
+            faults = Faults(Path(split.file), max_unusable_percent, part, hint=opened.hint)
             faults.notes = opened.table.remarks if part == name else []
             splits[part] = collect(rows, split, faults, notes, known)
             if opened.pixels:
@@ -187,7 +275,7 @@ def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes)
 
 def by_split(rows: Iterator[Row[str]], table: TableFile, split: str) -> dict[str, Iterable[Row[str]]]:
     """Return the ``rows`` of ``table`` by the split that each declares; all are those of ``split`` if none does."""
-    if table.split is None:
+    if table.splits is None:
         return {split: rows}
     parts: dict[str, list[Row[str]]] = {}
     for row in rows:
@@ -212,12 +300,13 @@ def collect(
 ) -> SplitPlan:
     """Return the images in ``rows`` with their labels as targets, which must be among ``known``.
 
-    Rows that cannot be used are added to ``faults``, and with these to ``notes``. Raises UnusableSource if there are
-    too many.
+    Rows that cannot be used are added to ``faults``, and with these to ``notes``; so are all rows of an image with
+    several labels. Raises UnusableSource if there are too many.
     """
     plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
     missing, lines = 0, list[str]()
-    for line, image, label, fault, is_missing, _, written, _ in rows:
+    repeats = Repeats("label")
+    for line, image, label, fault, is_missing, table, written, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
@@ -225,12 +314,15 @@ def collect(
             continue
         if written:
             faults.match(written, image)
+        if repeats.is_repeated(image, label, line, table):
+            continue
         if is_missing:
             missing += 1
             if len(lines) < MAX_LINES_SHOWN:
                 lines.append(f"line {line}: {show(image)}")
         plan.files.append(image)
         plan.targets.append(intern(label))
+    plan = plan.take(repeats.settle(faults))
     faults.check(len(plan.files))
     notes.add(faults)
     if missing:
@@ -254,6 +346,7 @@ def plan_listings(
     By default, the names of the classes are the labels of train, sorted. ``noun`` is the word for what has a label.
     Raises UnusableSource.
     """
+    notes.warnings += _in_several(splits)
     shares = recipe.shares(splits)
     train = splits["train"]
     names = names or sort_labels(set(train.targets))
@@ -281,6 +374,24 @@ def plan_listings(
         if absent:
             notes.warnings.append(f"Classes without {name} images: {listed(absent)}.")
     return Plan(ClassIndex.of(names), splits, names, notes.warnings, notes.unusable, required_groups=2)
+
+
+def _in_several(splits: dict[str, SplitPlan]) -> list[str]:
+    """Return remarks about images in several of the ``splits``, whose targets are labels."""
+    labels: dict[str, str] = {}
+    same, other = list[str](), list[str]()
+    for split in splits.values() if len(splits) > 1 else ():
+        for file, label in zip(split.files, split.targets, strict=True):
+            path = split.path_of(file)
+            if path in labels:
+                (same if labels[path] == label else other).append(file)
+            labels[path] = label
+    found = ((same, ""), (other, " with different labels"))
+    return [
+        f"{count_of(len(files), 'image')} in several splits{how}: {listed(files)}."
+        for files, how in found
+        if files
+    ]
 
 
 def _need_two_classes(train: SplitPlan, names: list[str]) -> None:

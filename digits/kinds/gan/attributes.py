@@ -56,4 +56,4 @@ def open_attributes(path: Path) -> TableFile:
     rows: Iterator[tuple[int, Cells]] = (
         (number, line.strip().rsplit(maxsplit=len(names))) for number, line in filled
     )
-    return TableFile(path, ["image", *names], rows, is_whole)
+    return TableFile(path, ["image", *names], rows, is_whole, again=lambda: open_attributes(path))

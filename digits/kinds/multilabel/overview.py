@@ -38,8 +38,9 @@ class Overview:
         if recipe.layout == "columns":
             contents = "a column of 0 and 1 for each label"
         else:
-            separator = SEPARATOR_NAMES[recipe.separator]
-            contents = f"labels in “{show(recipe.label_columns[0])}”, separated by {separator}"
+            is_list = rows.have_brackets or recipe.separator == "auto"
+            how = "as lists in brackets" if is_list else f"separated by {SEPARATOR_NAMES[recipe.separator]}"
+            contents = f"labels in “{show(recipe.label_columns[0])}”, {how}"
         role = "label" if recipe.layout == "columns" else "labels"
         return RowSource.of(contents, rows, role)
 

@@ -6,7 +6,7 @@ ones for each label.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -25,6 +25,7 @@ from digits.data.sources import (
     listed,
     show,
 )
+from digits.data.table_columns import FLAGS, Column, is_list, list_items
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -41,20 +42,17 @@ from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separat
 from digits.kinds.table_source import (
     SplitTable,
     TableRows,
+    are_items_spaced,
     declare_splits,
     divide_rows,
     find_columns,
     find_tables,
+    need_no_fractions,
     report_each,
 )
 
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
-_FLAGS = {
-    **dict.fromkeys(("1", "1.0", "1,0", "true", "yes"), True),
-    **dict.fromkeys(("0", "0.0", "0,0", "-1", "-1.0", "false", "no"), False),
-}
-_DETECTION_ROWS = 1000
 TABLE_HINT = ", and check the label column and separator"
 
 Labels = tuple[str, ...]
@@ -68,10 +66,12 @@ class _Choices(msgspec.Struct):
 class LabelRows(TableRows[Labels]):
     """The ``rows`` of a table with the labels of each image.
 
-    In the ``recipe``, the layout and, for lists, the separator are those of the table instead of ``auto``.
+    In the ``recipe``, the layout and, for lists, the separator are those of the table instead of ``auto``. If the lists
+    ``have_brackets``, the separator does not matter.
     """
 
     recipe: CreateMultilabel
+    have_brackets: bool = False
 
 
 @dataclass(frozen=True)
@@ -179,20 +179,25 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
     Raises UnusableSource, also during iteration.
     """
     opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
-    declare_splits(recipe, opened)
+    columns = declare_splits(recipe, opened, recipe.label_columns)
     image, places = find_columns(opened, recipe.image_column, recipe.label_columns, "labels")
     if not recipe.label_columns:
         places = [place for place in places if not opened.is_index(place)] or places
-    recipe = _detect(opened, recipe, places, opened.first_rows(_DETECTION_ROWS))
+    recipe, places = _detect(opened, recipe, places, columns)
+    names = [opened.columns[place] for place in places]
+    recipe = structs.replace(recipe, label_columns=names)
+    have_brackets = recipe.layout == "list" and columns[places[0]].are_lists
     if recipe.layout == "columns":
         if len(places) > MAX_LABELS:
             raise records.too_many(len(places), TABLE_HINT)
-        names = [opened.columns[place] for place in places]
-        recipe = structs.replace(recipe, label_columns=names)
         parse = _flag_parser(opened.columns, places)
+    elif have_brackets:
+        parse = _brackets_parser(
+            len(opened.columns), places[0], are_items_spaced(opened, places[0], recipe.separator)
+        )
     else:
         parse = _list_parser(len(opened.columns), places[0], SEPARATORS[recipe.separator])
-    return LabelRows(opened, image, places, opened.parse(table.folder, image, parse), recipe)
+    return LabelRows(opened, image, places, opened.parse(table.folder, image, parse), recipe, have_brackets)
 
 
 def _is_header(cells: Cells) -> bool:
@@ -201,31 +206,49 @@ def _is_header(cells: Cells) -> bool:
 
 
 def _detect(
-    table: TableFile, recipe: CreateMultilabel, places: list[int], rows: list[Cells]
-) -> CreateMultilabel:
-    """Return ``recipe`` with the layout and the separator that ``rows`` have; raises UnusableSource."""
-    cells = [row[place] for row in rows for place in places if place < len(row) and row[place]]
-    layout, is_list = recipe.layout, set(places) <= table.lists
-    if layout == "auto" and is_list:
-        layout = "list"
-    if layout == "auto":
-        flags = sum(cell.lower() in _FLAGS for cell in cells)
-        is_flags = 2 * flags > len(cells) if len(places) > 1 else 0 < flags == len(cells)
-        layout = "columns" if is_flags else "list"
-    if layout == "columns":
-        return structs.replace(recipe, layout=layout)
+    table: TableFile, recipe: CreateMultilabel, places: list[int], columns: Mapping[int, Column]
+) -> tuple[CreateMultilabel, list[int]]:
+    """Return ``recipe`` with the layout and the separator of all rows, and the columns of labels.
+
+    Raises UnusableSource.
+    """
+    if recipe.layout == "columns":
+        return recipe, places
+    flags = [place for place in places if columns[place].are_flags]
+    if recipe.layout == "auto" and (len(flags) > 1 or all(columns[place].are_only_flags for place in places)):
+        if recipe.label_columns:
+            return structs.replace(recipe, layout="columns"), places
+        fractions = [place for place in places if place not in flags and columns[place].are_fractions]
+        need_no_fractions(table, [*fractions, *flags] if fractions else [])
+        if others := [table.columns[place] for place in places if place not in flags]:
+            verb = "has" if len(others) == 1 else "have"
+            table.remarks.append(f"{listed(others)} {verb} other values than 0 and 1: not used as labels.")
+        return structs.replace(recipe, layout="columns"), flags
     if len(places) > 1:
+        need_no_fractions(
+            table, [place for place in places if columns[place].are_fractions and place not in flags]
+        )
         names = listed(table.columns[place] for place in places)
         raise UnusableSource(
             f"{show(table.path.name)} has several columns that may list the labels: {names}.",
             "Enter the name of the label column, or use a column of 0 and 1 for each label.",
         )
     separator = recipe.separator
-    if separator == "auto":
-        used = (name for name, text in SEPARATORS.items() if any(text in cell for cell in cells))
-        separator = "bar" if is_list else next(used, "space")
-    columns = [table.columns[places[0]]]
-    return structs.replace(recipe, label_columns=columns, layout=layout, separator=separator)
+    if separator == "auto" and not columns[places[0]].are_lists:
+        found = _separators(table, places[0])
+        separator = next((name for name, text in SEPARATORS.items() if text in found), "space")
+    return structs.replace(recipe, layout="list", separator=separator), places
+
+
+def _separators(table: TableFile, place: int) -> set[str]:
+    """Return the separators in the cells of a column."""
+    found: set[str] = set()
+    for cells in table.all_rows():
+        if place < len(cells):
+            found.update(text for text in SEPARATORS.values() if text in cells[place])
+        if len(found) == len(SEPARATORS):
+            break
+    return found
 
 
 def _flag_parser(names: list[str], places: list[int]) -> Callable[[Cells], Labels]:
@@ -240,19 +263,35 @@ def _flag(cells: Cells, place: int, name: str) -> bool:
     if not text:
         raise ValueError(f"no value for {show(name)}")
     try:
-        return _FLAGS[text.lower()]
+        return FLAGS[text.lower()]
     except KeyError:
         raise ValueError(f"“{show(text)}” is not 0 or 1 ({show(name)})") from None
 
 
 def _list_parser(count: int, place: int, separator: str) -> Callable[[Cells], Labels]:
     def parse(cells: Cells) -> Labels:
-        if len(cells) > count:
-            raise ValueError(f"{len(cells)} cells in {count} columns")
-        cell = cells[place] if place < len(cells) else ""
-        return _choices(cell) or tuple(filter(None, map(str.strip, cell.split(separator))))
+        cell = _cell(cells, count, place)
+        if choices := _choices(cell):
+            return choices
+        if is_list(cell):
+            raise ValueError(f"“{show(cell[:80])}” is a list in brackets, unlike other cells")
+        return tuple(filter(None, map(str.strip, cell.split(separator))))
 
     return parse
+
+
+def _brackets_parser(count: int, place: int, spaced: bool) -> Callable[[Cells], Labels]:
+    def parse(cells: Cells) -> Labels:
+        cell = _cell(cells, count, place)
+        return _choices(cell) or tuple(list_items(cell, spaced) if cell else [])
+
+    return parse
+
+
+def _cell(cells: Cells, count: int, place: int) -> str:
+    if len(cells) > count:
+        raise ValueError(f"{len(cells)} cells in {count} columns")
+    return cells[place] if place < len(cells) else ""
 
 
 def _choices(cell: str) -> Labels:

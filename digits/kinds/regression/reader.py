@@ -82,7 +82,7 @@ def read_tables(
     declared: list[str] = []
     for split, table in report_each(find_tables(recipe), progress):
         opened = open_numbers(recipe, table, MAX_TABLE_BYTES)
-        rows, values = table.usable_rows(opened, recipe, split, notes)
+        rows, values = table.usable_rows(opened, recipe, split, notes, "value")
         names = names or opened.names
         need_same_columns(split, opened.names, names)
         splits[split] = table.plan(opened.images, [row.file for row in rows], values)
@@ -94,7 +94,7 @@ def open_numbers(recipe: CreateRegression, table: SplitTable, max_bytes: int) ->
     """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration."""
     opened = open_tables(table.paths, _is_header, max_bytes, recipe.dialect, table.root)
     names = opened.columns
-    declare_splits(recipe, opened)
+    declare_splits(recipe, opened, recipe.target_columns)
     image, targets = find_columns(opened, recipe.image_column, recipe.target_columns, "numbers")
     targets = _columns_of_numbers(opened, targets, are_chosen=bool(recipe.target_columns))
     if len(targets) > MAX_TARGETS:

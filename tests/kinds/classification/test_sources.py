@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -478,3 +479,96 @@ def test_other_json_is_refused(tmp_path: Path, text: str, message: str) -> None:
 def test_an_index_is_no_label(tmp_path: Path) -> None:
     text = ",file,breed\n" + "".join(f"{number},{number}.png,{'ab'[number % 2]}\n" for number in range(4))
     assert plan(table(tmp_path, text)).target.names == ["a", "b"]
+
+
+ROWS = [(f"{number}.png", ("cat", "dog")[number % 2]) for number in range(8)]
+
+
+def test_truth_values_declare_the_splits_of_a_table(tmp_path: Path) -> None:
+    lines = [f"{file},{label},{file[0] in '67'}\n" for file, label in ROWS]
+    made = plan(table(tmp_path, "path,label,is_valid\n" + "".join(lines)))
+    assert {name: sorted(split.files) for name, split in made.splits.items()} == {
+        "train": [f"{number}.png" for number in range(6)],
+        "val": ["6.png", "7.png"],
+    }
+    assert made.groups == ["cat", "dog"]
+    assert (
+        made.warnings[0]
+        == "The column declares the splits: “is_valid” for validation, other rows for training."
+    )
+
+
+@pytest.mark.parametrize(("yes", "no"), [("1", "0"), ("1.0", "0.0"), ("True", "False")])
+@pytest.mark.parametrize("more", ["", ",17"])
+def test_a_column_of_each_class(tmp_path: Path, yes: str, no: str, more: str) -> None:
+    lines = [
+        f"{file}{more},{','.join(yes if label == name else no for name in ('cat', 'dog'))}\n"
+        for file, label in ROWS
+    ]
+    made = plan(table(tmp_path, f"image{',age' if more else ''},cat,dog\n" + "".join(lines)))
+    train = made.splits["train"]
+    assert {file: made.groups[group] for file, group in zip(train.files, train.groups, strict=True)} == dict(
+        ROWS
+    )
+    assert "The classes are the columns with 1: cat, dog." in made.warnings
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "image,cat,dog\na.png,1,1\nb.png,0,1\n",
+            r"line 2: several labels: “cat, dog”\..* multi-label classification",
+        ),
+        ("image,cat,dog\na.png,0,0\nb.png,0,1\n", "line 2: no label"),
+        ("image,cat,dog\na.png,0.9,0.1\nb.png,0.2,0.8\n", "cat, dog of .* numbers between 0 and 1"),
+        ("image,label\na.png,\"['cat', 'dog']\"\nb.png,['cat']\n", "line 2: several labels: “cat, dog”"),
+        (
+            "image,label\na.png,cat\nb.png,dog\na.png,dog\n",
+            r"a.png \(cat in line 2, dog in line 4\): several labels\. Keep one label",
+        ),
+    ],
+)
+def test_images_with_several_labels_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UnusableSource) as caught:
+        plan(table(tmp_path, text), max_unusable_percent=0)
+    assert re.search(message, caught.value.sentences)
+
+
+def test_lists_of_one_label(tmp_path: Path) -> None:
+    made = plan(table(tmp_path, "image,label\n" + "".join(f"{file},['{label}']\n" for file, label in ROWS)))
+    assert made.groups == ["cat", "dog"]
+
+
+def test_repeated_images_count_once(tmp_path: Path) -> None:
+    lines = [f"{file},{label}\n" for file, label in [*ROWS, ROWS[3], ("0.png", "dog"), ("0.png", "cat")]]
+    made = plan(table(tmp_path, "image,label\n" + "".join(lines)), max_unusable_percent=20)
+    assert sorted(made.splits["train"].files) == [file for file, _ in ROWS[1:]]
+    assert "2 lines repeat an image with its label: 3.png, 0.png." in made.warnings
+    assert [item.path for item in made.unusable] == ["table.csv, 0.png (cat in line 2, dog in line 11)"]
+
+
+def test_images_in_several_splits_are_named(tmp_path: Path) -> None:
+    text = "image,label,split\n" + "".join(f"{file},{label},train\n" for file, label in ROWS)
+    made = plan(table(tmp_path, text + "0.png,cat,val\n1.png,cat,val\n"))
+    assert [text for text in made.warnings if "several splits" in text] == [
+        "1 image in several splits: 0.png.",
+        "1 image in several splits with different labels: 1.png.",
+    ]
+
+
+def test_the_column_of_texts_contains_the_labels(tmp_path: Path) -> None:
+    text = "image,width,breed\n" + "".join(f"{file},{40 + len(label)},{label}\n" for file, label in ROWS)
+    made = plan(table(tmp_path, text))
+    assert (
+        made.groups == ["cat", "dog"] and "The labels are those in “breed”; not used: width." in made.warnings
+    )
+
+
+def test_a_name_that_only_the_last_object_has(tmp_path: Path) -> None:
+    items: list[dict[str, Any]] = [{"image": f"{number}.png"} for number in range(30)]
+    items.append({"image": "30.png", "late": "x"})
+    path = write(tmp_path, "\n".join(map(json.dumps, items)), "table.jsonl")
+    source = Tables(train=ListedSplit(file=str(path), folder=str(tmp_path)), label_column="late")
+    with pytest.raises(UnusableSource, match=r"30 lines of table\.jsonl .*the label is missing"):
+        plan(source)

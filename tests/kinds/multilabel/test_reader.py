@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +211,71 @@ def test_ids_with_numbers_for_labels(tmp_path: Path) -> None:
         "ISIC_0000001.jpg": ["NV"],
         "ISIC_0000002.jpg": [],
     }
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ("['dog', 'cat']", "['cat']", "[]"),
+        ('["dog", "cat"]', '["cat"]', ""),
+        ("['dog' 'cat']", "['cat']", "[]"),
+        ("{dog,cat}", "{cat}", "{}"),
+        ("[dog, cat]", "[cat]", "[]"),
+    ],
+)
+def test_lists_in_brackets(tmp_path: Path, cells: tuple[str, ...]) -> None:
+    file = io.StringIO()
+    csv.writer(file).writerows([("image", "labels"), *zip(TWO, cells, strict=True)])
+    assert read(tmp_path, file.getvalue()) == TWO
+
+
+def test_lists_only_in_later_objects(tmp_path: Path) -> None:
+    tags: list[Any] = [*["sea"] * 30, ["sea", "big sky"], "big sky"]
+    lines = [json.dumps({"image": f"{number}.png", "tags": each}) for number, each in enumerate(tags)]
+    path = write(tmp_path, "\n".join(lines), "table.jsonl")
+    images, _ = reader.read_table(
+        CreateMultilabel(table="a"), one_file(path, tmp_path), "train", SourceNotes()
+    )
+    assert images.labels_of["30.png"] == {"sea", "big sky"} and images.labels_of["31.png"] == {"big sky"}
+
+
+def test_a_separator_after_many_rows(tmp_path: Path) -> None:
+    rows = [f"{number}.png,red car\n" for number in range(1500)]
+    assert read(tmp_path, "image,tags\n" + "".join(rows) + "x.png,red car;bus\n")["x.png"] == [
+        "bus",
+        "red car",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "image,tags\na.png,\"['x', 'y']\"\nb.png,x\n",
+            "line 2: .* is a list in brackets, unlike other cells",
+        ),
+        (
+            "image,tags\na.png,[x y]\nb.png,[x]\n",
+            "“\\[x y\\]” .tags. may be a list of one label or of several",
+        ),
+        ("image,cat,dog\na.png,0.9,0.1\nb.png,0.2,0.8\n", "The columns cat, dog .* numbers between 0 and 1"),
+        ("image,cat,dog,fox\na.png,0.9,1,0\nb.png,0.2,0,1\n", "cat, dog, fox .* numbers between 0 and 1"),
+    ],
+)
+def test_unclear_labels_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UnusableSource, match=message):
+        read(tmp_path, text)
+
+
+def test_columns_of_other_values_are_not_labels(tmp_path: Path) -> None:
+    text = "image,cat,dog,city\na.png,1,0,Rome\nb.png,0,1,Oslo\nc.png,1,1,Rome\n"
+    made = plan(tmp_path, text)
+    assert made.target.names == ["cat", "dog"]
+    assert made.warnings[0] == "city has other values than 0 and 1: not used as labels."
+
+
+def test_truth_values_declare_the_splits(tmp_path: Path) -> None:
+    rows = [f"{number}.png,{number % 2},{number % 3 % 2},{number > 5}\n" for number in range(8)]
+    made = plan(tmp_path, "image,cat,dog,is_valid\n" + "".join(rows))
+    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2}
+    assert made.target.names == ["cat", "dog"]

@@ -186,5 +186,15 @@ def test_a_column_declares_the_splits(tmp_path: Path) -> None:
         "test": ["7.png"],
     }
     assert made.target.names == ["n"] and made.warnings == ["The column “subset” declares the splits."]
-    made = plan(tmp_path, "image,n,subset\n" + "a.png,1,train\n" * 300 + "b.png,2,later\n")
+    made = plan(
+        tmp_path, "image,n,subset\n" + "".join(f"{n}.png,1,train\n" for n in range(300)) + "b.png,2,later\n"
+    )
     assert [item.reason for item in made.unusable] == ["“later” is not a split (subset)"]
+
+
+def test_repeated_images_count_once(tmp_path: Path) -> None:
+    rows = "".join(f"{n}.png,{n}\n" for n in range(8))
+    made = plan(tmp_path, f"image,age\n{rows}1.png,1\n2.png,7\n", pct_val=0, max_unusable_percent=20)
+    assert sorted(made.splits["train"].files) == [f"{n}.png" for n in range(8) if n != 2]
+    assert "1 line repeats an image with its value: 1.png." in made.warnings
+    assert [item.path for item in made.unusable] == ["table.csv, 2.png (2 in line 4, 7 in line 11)"]
