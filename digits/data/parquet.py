@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.images import UnusableImage, read_source
+from digits.data.loose_json import InvalidJson, load
 from digits.data.sources import Located, UnusableSource, first_line_of, listed, path_below, show
 
 MAX_IMAGE_ROWS = 256
@@ -406,8 +407,8 @@ def _is_image(kind: Any) -> bool:
 
 def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     try:
-        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
-    except (ValueError, KeyError, TypeError):
+        features = load(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+    except (InvalidJson, KeyError, TypeError):
         return {}
     return features if isinstance(features, dict) else {}
 

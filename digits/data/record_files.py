@@ -6,7 +6,6 @@ describe its files: see https://www.tensorflow.org/datasets/external_tfrecord.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 from digits.core.files import UnreadableFile, read_bytes
 from digits.core.splits import SPLITS
 from digits.data.declared_splits import split_named, split_of
+from digits.data.loose_json import InvalidJson, load
 from digits.data.shards import check_shards, files_at, files_in, folders_in, is_shard
 from digits.data.sources import UnusableSource, count_of, listed, show
 
@@ -191,9 +191,9 @@ def _tfds_shape(part: dict[str, Any]) -> tuple[int, ...]:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(_text(path))
-    except (ValueError, RecursionError) as error:
-        raise UnusableSource(f"{show(str(path))} is not valid JSON.") from error
+        value = load(_text(path))
+    except InvalidJson as error:
+        raise UnusableSource(f"{show(str(path))} is not valid JSON: {error}.") from error
     return value if isinstance(value, dict) else {}
 
 

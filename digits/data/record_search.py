@@ -30,6 +30,7 @@ from digits.data.manifest import (
     Manifest,
     health_statistics_file,
 )
+from digits.data.numbers import parse_number
 from digits.data.record_classes import classes_path, select_containing
 from digits.data.record_index import IndexCache
 from digits.data.record_names import find_names, names_path
@@ -90,13 +91,11 @@ class Range:
             return None
         try:
             low, high = (
-                float(part) if part else limit
+                parse_number(part) if part else limit
                 for part, limit in zip(parts, (-math.inf, math.inf), strict=True)
             )
         except ValueError:
-            low = high = math.nan
-        if math.isnan(low) or math.isnan(high):
-            raise BadRequest(f"{name}: write a range as LOW:HIGH, such as 16:32.")
+            raise BadRequest(f"{name}: write a range as LOW:HIGH, such as 16:32.") from None
         return cls(name, low, high)
 
     @property

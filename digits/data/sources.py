@@ -314,7 +314,10 @@ def naming_unreadable(path: Path) -> Iterator[None]:
 
 def show(path: str) -> str:
     """``path`` for messages and files: one line, with bytes that are not UTF-8 as ``\\xff``."""
-    text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    try:
+        text = os.fsencode(path).decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:  # half of a surrogate pair, as JSON can contain it
+        text = path.encode("utf-8", "backslashreplace").decode()
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -12,8 +12,6 @@ import csv
 import errno
 import io
 import itertools
-import json
-import math
 import os
 import re
 import sys
@@ -26,6 +24,8 @@ from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.image_endings import KNOWN_ENDINGS
 from digits.data.image_finder import ImageFinder
+from digits.data.loose_json import InvalidJson, load
+from digits.data.numbers import parse_number
 from digits.data.sources import (
     Remark,
     Unusable,
@@ -374,10 +374,10 @@ def _open_json(path: Path) -> TableFile:
     """Open a list of objects, such as the tasks of Label Studio."""
     name = show(path.name)
     try:
-        items = json.loads(read_bounded(path, MAX_TABLE_BYTES))
+        items = load(read_bounded(path, MAX_TABLE_BYTES))
     except OSError as error:
         raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UnusableSource(f"{name} is not valid JSON: {first_line_of(error)}.") from error
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         raise UnusableSource(f"{name} is not a list of JSON objects.", "Export the annotations as CSV.")
@@ -462,11 +462,11 @@ def _json_objects(path: Path, lines: Generator[str]) -> Iterator[tuple[int, dict
             if not line.strip():
                 continue
             try:
-                item = json.loads(line)
-            except (ValueError, RecursionError):
-                item = None
-            if not isinstance(item, dict):
-                raise UnusableSource(f"{show(path.name)}, line {number}, is not a JSON object.")
+                item = load(line, dict[str, Any])
+            except InvalidJson as error:
+                raise UnusableSource(
+                    f"{show(path.name)}, line {number}, is not a JSON object: {error}."
+                ) from error
             yield number, item
 
 
@@ -681,9 +681,10 @@ def usable_rows(
 def is_number(text: str) -> bool:
     """Return whether a cell is a number, with a decimal point or comma."""
     try:
-        return not math.isnan(float(text)) and "_" not in text
+        parse_number(text)
     except ValueError:
         return _DECIMAL_COMMA.fullmatch(text) is not None
+    return True
 
 
 def number_of(text: str, has_decimal_commas: bool) -> float:
@@ -694,10 +695,10 @@ def number_of(text: str, has_decimal_commas: bool) -> float:
     if not is_number(text) or (not has_decimal_commas and "," in text):
         raise ValueError(f"“{show(text)}” is not a number")
     if not has_decimal_commas:
-        return float(text)
+        return parse_number(text)
     if "." in text and "," not in text:
         raise ValueError(f"“{show(text)}” has a point, while other numbers have a decimal comma")
-    return float(text.replace(".", "").replace(",", "."))
+    return parse_number(text.replace(".", "").replace(",", "."))
 
 
 def has_no_image(cells: Cells) -> bool:

@@ -16,10 +16,11 @@ from typing import IO, Any, Generic, TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
+from digits.data import loose_json
 from digits.data.archive import Entry
 from digits.data.file_names import numbered_name
 from digits.data.image_finder import ImageFinder
-from digits.data.loose_json import standard_json
+from digits.data.loose_json import InvalidJson, UnexpectedJson
 from digits.data.manifest import Manifest
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
@@ -201,14 +202,13 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnot
     try:
         data = read_bounded(path, MAX_BYTES)
         try:
-            content = msgspec.json.decode(data, type=_File[annotation])  # type: ignore[valid-type]
-            return content, {"images": {}, "annotations": {}}
-        except msgspec.DecodeError:
-            return _decode_loosely(standard_json(data), annotation)
-    except msgspec.ValidationError as error:
+            return loose_json.load(data, _File[annotation]), {"images": {}, "annotations": {}}  # type: ignore[valid-type]
+        except UnexpectedJson:
+            return _decode_loosely(data, annotation)
+    except UnexpectedJson as error:
         hint = suggest_export(data[:SNIFFED_BYTES])
         raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.", hint) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except InvalidJson as error:
         raise UnusableSource(f"{show(path.name)} is not valid JSON: {error}.") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -216,19 +216,20 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnot
 
 
 def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:
-    """Decode a file with liberties, item by item; raises msgspec.DecodeError."""
-    file = msgspec.json.decode(data, type=_LooseFile)
+    """Decode a file with liberties, item by item; raises InvalidJson."""
+    file = loose_json.load(data, _LooseFile)
     rejected: _Rejected = {"images": {}, "annotations": {}}
 
     def convert(raw: list[Raw], kind: type[Any], faults: dict[Id, str] | None = None) -> list[Any]:
         found = []
         for number, text in enumerate(raw, 1):
-            plain = _plain(msgspec.json.decode(text))
-            if kind is annotation:
-                plain.setdefault("id", number)
+            plain: dict[str, Any] = {}
             try:
-                found.append(msgspec.json.decode(msgspec.json.encode(plain), type=kind, strict=False))
-            except msgspec.ValidationError as error:
+                plain = _plain(loose_json.load(bytes(text)))
+                if kind is annotation:
+                    plain.setdefault("id", number)
+                found.append(loose_json.load(msgspec.json.encode(plain), kind, strict=False))
+            except UnexpectedJson as error:
                 if faults is None:
                     raise
                 named = plain.get("id")

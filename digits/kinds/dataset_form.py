@@ -293,8 +293,14 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     def scan_source(self) -> Iterator[SourceSummary]:
         """Return an iterator of increasingly complete summaries of the source; the last one is finished.
 
-        Raises DigitsError for an invalid path. `digits.kinds.scanning` calls this in its own process.
+        Raises DigitsError for an invalid path or choice. `digits.kinds.scanning` calls this in its own process.
         """
+        for field in self:
+            if isinstance(field, SelectField):
+                try:
+                    field.pre_validate(self)
+                except ValidationError as error:
+                    raise BadRequest(f"{field.label.text}: {error}") from error
         source = self.source
         required = source.required_paths(self)
         own = {name for split in SPLITS[1:] for name in source.own_fields(split)}

@@ -5,12 +5,12 @@ A field that is missing or empty has its default.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from digits.core.errors import BadRequest
+from digits.data.numbers import parse_number
 
 T = TypeVar("T")
 
@@ -70,10 +70,10 @@ def whole(
 def positive(fields: Mapping[str, str], name: str) -> float:
     """Return the positive, finite number in the field ``name``. Raises BadRequest."""
     try:
-        number = float(fields[name][:_LONGEST_FLOAT])
+        number = parse_number(fields[name][:_LONGEST_FLOAT])
     except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
+        number = 0.0
+    if number <= 0:
         raise BadRequest(f"“{name}” must be a positive number.")
     return number
 

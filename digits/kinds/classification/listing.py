@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import functools
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
+from typing import Any
 
 from digits.core.splits import SPLITS
 from digits.data.class_names import read_names, sort_labels
 from digits.data.image_finder import ImageFinder
+from digits.data.loose_json import InvalidJson, UnexpectedJson, load
 from digits.data.pixel_tables import PixelImages, find_pixels
 from digits.data.shares import CreateWithShares
 from digits.data.sources import (
@@ -224,11 +225,11 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             continue
         try:
             try:
-                item = json.loads(line)
-            except (ValueError, RecursionError):
-                raise ValueError("not valid JSON") from None
-            if not isinstance(item, dict):
-                raise ValueError("not a JSON object")
+                item = load(line, dict[str, Any])
+            except UnexpectedJson:
+                raise ValueError("not a JSON object") from None
+            except InvalidJson as error:
+                raise ValueError(f"not valid JSON: {error}") from None
             label_column = label_column or next((name for name in LABEL_COLUMNS if name in item), "")
             if not label_column:
                 raise UnusableSource(

@@ -9,6 +9,7 @@ from typing import Any
 
 from digits.data.causes import Causes
 from digits.data.images import Size
+from digits.data.numbers import parse_number
 from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables import Faults
 from digits.kinds.shapes import Rectangle, Shape
@@ -34,8 +35,8 @@ class AnnotatedImage:
 def declared_size(width: Any, height: Any) -> Size | None:
     """Return the width and height that a file states as numbers or texts; None unless both are above 0."""
     try:
-        sides = float(width), float(height)
-    except (TypeError, ValueError):
+        sides = parse_number(width), parse_number(height)
+    except ValueError:
         return None
     return (round(sides[0]), round(sides[1])) if all(0.5 < side < 1e9 for side in sides) else None
 

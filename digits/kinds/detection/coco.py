@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import msgspec
 from msgspec import Raw
 
+from digits.data import loose_json
 from digits.data.images import Size
 from digits.data.sources import count_of, first_lines
 from digits.kinds import coco
@@ -73,7 +73,7 @@ def _form(item: Annotation, needs_outline: bool, declared: Size | None) -> Form 
         box = Rectangle(left, top, left + width, top + height)
     if box is not None and not needs_outline:
         return box
-    form = from_coco(msgspec.json.decode(item.segmentation) if bytes(item.segmentation) else None)
+    form = from_coco(loose_json.load(bytes(item.segmentation)) if bytes(item.segmentation) else None)
     if isinstance(form, RunLengths) and declared not in (None, (form.width, form.height)):
         raise ValueError(
             f"its mask has {form.width}×{form.height} pixels, but the image has {declared[0]}×{declared[1]}"

@@ -275,7 +275,8 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
-            lists = self.find_lists(Path(images.data), sources)
+            with as_field_error():
+                lists = self.find_lists(Path(images.data), sources)
             self.set(**source_fields(sources), **list_fields(lists))
             places = {split: labels for split, (_, labels) in sources.items()} | {
                 split: paths[0] for split, paths in lists.items()

@@ -97,7 +97,13 @@ def open_annotations(
 
 def find_format(labels: Path, name: str = AUTO) -> Format:
     """Return the format ``name``, or by default that of the annotations ``labels``; raises UnusableSource."""
-    return detect(labels) if name == AUTO else FORMATS[name]
+    if name == AUTO:
+        return detect(labels)
+    if name not in FORMATS:
+        raise UnusableSource(
+            f"There is no format “{show(name[:40])}”.", f"Use one of {', '.join((AUTO, *FORMATS))}."
+        )
+    return FORMATS[name]
 
 
 def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.image_finder import ImageFinder
+from digits.data.numbers import parse_number
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
@@ -73,7 +74,7 @@ def _name_of(name: Any, classes: Sequence[str]) -> Any:
 
 def _box(edges: Any, name: Any, where: str, number: int) -> Shape:
     try:
-        left, top, width, height = map(float, edges)
+        left, top, width, height = map(parse_number, edges)
     except (TypeError, ValueError):
         raise InvalidAnnotation(f"object {number}: “bbox” must be left, top, width and height") from None
     if isinstance(name, bool) or not isinstance(name, (str, int)) or not str(name).strip():

@@ -7,9 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import msgspec
-
-from digits.data.loose_json import standard_json
+from digits.data import loose_json
+from digits.data.numbers import parse_number
 from digits.data.sources import UnusableSource
 from digits.kinds.detection.annotations import AnnotatedImage
 from digits.kinds.detection.label_files import InvalidAnnotation
@@ -23,11 +22,8 @@ _MIN_CORNERS = 3
 def load(data: bytes) -> Any:
     """Return the contents of a JSON file; raises InvalidAnnotation."""
     try:
-        try:
-            return msgspec.json.decode(data)
-        except msgspec.DecodeError:
-            return msgspec.json.decode(standard_json(data))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return loose_json.load(data)
+    except loose_json.InvalidJson as error:
         raise InvalidAnnotation(f"not valid JSON: {error}") from error
 
 
@@ -40,12 +36,9 @@ def items(value: Any) -> list[dict[str, Any]]:
 def number(value: Any, where: str) -> float:
     """Return a finite number, which may be written as a text; raises InvalidAnnotation."""
     try:
-        result = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        result = math.nan
-    if not math.isfinite(result):
-        raise InvalidAnnotation(f"{where}: “{str(value)[:40]}” is not a number")
-    return result
+        return parse_number(value)
+    except ValueError as error:
+        raise InvalidAnnotation(f"{where}: {error}") from None
 
 
 def numbers(item: dict[str, Any], keys: Iterable[str], where: str) -> list[float]:

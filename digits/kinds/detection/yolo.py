@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from digits.data.numbers import parse_number
 from digits.data.sources import count_of, listed, show
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.class_names import (
@@ -90,7 +91,7 @@ def _whole_number(word: str) -> int:
     if word.isascii() and word.isdecimal():
         return int(word) if len(word) < _MAX_DIGITS else -1
     try:
-        number = float(word)
+        number = parse_number(word)
     except ValueError:
         return -1
     return int(number) if number.is_integer() else -1

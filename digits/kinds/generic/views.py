@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
+from digits.data.loose_json import load
 from digits.data.manifest import Manifest
 from digits.data.record_features import (
     BYTES,
@@ -76,8 +76,8 @@ class Views(views.Views[CreateGeneric]):
             return None
         shape = recipe.shape
         try:
-            array = np.array(json.loads(text if text.startswith("[") else f"[{text}]"), np.float32)
-        except (ValueError, TypeError, RecursionError):
+            array = np.array(load(text if text.startswith("[") else f"[{text}]"), np.float32)
+        except (ValueError, TypeError, OverflowError):
             raise BadRequest("Enter numbers, separated by commas, or a JSON list of numbers.") from None
         if array.size != math.prod(shape):
             words = "×".join(map(str, shape))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
+from digits.data.numbers import parse_number
 from digits.data.predictions import MAX_IMAGES
 from digits.data.records import Record
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, draw_ramp
@@ -66,7 +67,7 @@ class Views(RegressionViews):
 
 def _slope(name: str, text: str) -> float:
     try:
-        slope = float(text)
+        slope = parse_number(text)
     except ValueError:
         slope = math.nan
     if not abs(slope) <= LARGEST_SLOPE:

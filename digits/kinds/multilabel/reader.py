@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
+from digits.data.loose_json import InvalidJson, load
 from digits.data.parquet import ParquetImages
 from digits.data.sources import (
     Plan,
@@ -299,8 +300,8 @@ def _choices(cell: str) -> Labels:
     if not cell.startswith("{"):
         return ()
     try:
-        return tuple(msgspec.json.decode(cell, type=_Choices).choices)
-    except msgspec.DecodeError:
+        return tuple(load(cell, _Choices).choices)
+    except InvalidJson:
         return ()
 
 

@@ -19,6 +19,7 @@ from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data import health, label_check
 from digits.data import manifest as manifests
+from digits.data.loose_json import InvalidJson, load
 from digits.data.manifest import Manifest
 from digits.data.sources import UnusableSource
 from digits.kinds import kind_named
@@ -57,9 +58,9 @@ class EditsField(StringField):  # type: ignore[misc]
 
     def pre_validate(self, form: Any) -> None:
         try:
-            self.edits = msgspec.json.decode((self.data or "{}").encode(), type=Edits)
+            self.edits = load(self.data or "{}", Edits)
             check_edits(self.edits, form.meta.manifest)
-        except msgspec.DecodeError as error:
+        except InvalidJson as error:
             raise ValidationError(f"The changes are not valid: {error}.") from error
         except UnusableSource as error:
             raise ValidationError(error.sentences) from error

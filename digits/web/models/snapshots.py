@@ -8,6 +8,7 @@ from flask import request
 from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
+from digits.data.numbers import parse_number
 from digits.web.services import services
 
 
@@ -22,7 +23,7 @@ def snapshot_of(job: ModelJob, epoch: str | None) -> Snapshot:
     if epoch == "-1":
         return saved.snapshots[0]
     try:
-        wanted = float(epoch)
+        wanted = parse_number(epoch)
     except ValueError:
         raise BadRequest(f"“{epoch}” is not an epoch.") from None
     snapshot = saved.of_epoch(wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,6 +18,7 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import images, number_text
+from digits.data.numbers import parse_number
 from digits.kinds import Kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.decoding import Animation, SmallImage
@@ -362,10 +362,10 @@ def _grid(fields: Mapping[str, str]) -> dict[str, Any]:
 
 def _vector(line: str) -> list[float]:
     try:
-        numbers = [float(word) for word in line.strip("[] \t,").replace(",", " ").split()]
+        numbers = [parse_number(word) for word in line.strip("[] \t,").replace(",", " ").split()]
     except ValueError:
         numbers = []
-    if not numbers or not all(map(math.isfinite, numbers)):
+    if not numbers:
         raise BadRequest(
             f"“{line.strip()[:40]}” is not a vector.",
             "Enter one vector per line, as numbers separated by spaces or commas.",

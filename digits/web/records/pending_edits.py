@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from flask import Blueprint, Response, jsonify, request
 from msgspec import Meta
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
+from digits.data.loose_json import InvalidJson, load
 from digits.data.sources import UnusableSource
 from digits.kinds import pending_edits
 from digits.kinds.pending_edits import Change, Place
@@ -41,14 +41,14 @@ def update(job_id: str) -> Response:
     check_owner(job)
     manifest = finished_manifest(job)
     try:
-        changes = msgspec.json.decode(request.form.get("changes", "").encode(), type=_Changes)
+        changes = load(request.form.get("changes", ""), _Changes)
         check_edits(
             pending_edits.as_edits(
                 {place: change for place, change in changes.items() if change is not None}
             ),
             manifest,
         )
-    except msgspec.DecodeError as error:
+    except InvalidJson as error:
         raise BadRequest(f"The changes are not valid: {error}.") from error
     except UnusableSource as error:
         raise BadRequest(error.sentences) from error

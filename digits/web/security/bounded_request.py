@@ -7,7 +7,8 @@ import io
 import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import IO, Any
+from types import SimpleNamespace
+from typing import IO, Any, NoReturn
 from urllib.parse import unquote_to_bytes
 
 import flask
@@ -17,6 +18,7 @@ from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 from werkzeug.formparser import FormDataParser
 from werkzeug.sansio.multipart import Data, Epilogue, Field, File, MultipartDecoder, NeedData, State
 
+from digits.data import loose_json
 from digits.web.offload import in_thread
 from digits.web.security.bodies import MAX_BODY_BYTES
 from digits.web.security.environ import FORM, MULTIPART
@@ -139,12 +141,11 @@ class BoundedRequest(flask.Request):
             raise RequestEntityTooLarge(
                 f"A JSON body may have at most {humanize.naturalsize(MAX_JSON_BYTES, format='%.0f')}."
             )
-        try:
-            return super().get_json(force, silent, cache)
-        except RecursionError:
-            if silent:
-                return None
-            raise BadRequest("The JSON body is nested too deeply.") from None
+        self.json_module = SimpleNamespace(loads=loose_json.load)  # Flask has set that of the application
+        return super().get_json(force, silent, cache)
+
+    def on_json_loading_failed(self, e: ValueError | None) -> NoReturn:
+        raise BadRequest(f"The request body is not valid JSON{f': {e}' if e else ''}.")
 
 
 def pieces_of_body() -> Iterator[bytes]:

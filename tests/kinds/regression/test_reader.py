@@ -97,7 +97,7 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
         ("file,n\na.png,\n", "line 2: no value for n"),
         ("file,n\na.png\n", "line 2: no value for n"),
         ("file,n\na.png,nan\n", "“nan” is not a number"),
-        ("file,n\na.png,inf\n", "inf is out of range"),
+        ("file,n\na.png,inf\n", "“inf” is not a number"),
         ("file\na.png\n", "only one column"),
     ],
 )

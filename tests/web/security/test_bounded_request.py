@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import flask
 import pytest
-from werkzeug.exceptions import RequestEntityTooLarge
+from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
 from digits.web.security.bodies import MAX_BODY_BYTES
 from digits.web.security.bounded_request import MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
@@ -109,6 +109,14 @@ def test_unreadable_json_is_none(app: flask.Flask, body: str) -> None:
     with app.test_request_context(method="POST", data=body, content_type="application/json"):
         assert flask.request.get_json(silent=True) is None
         assert flask.request.form.to_dict() == {}
+        with pytest.raises(BadRequest, match="is not valid JSON"):
+            flask.request.get_json()
+
+
+def test_halves_of_characters_in_json_are_replaced(app: flask.Flask) -> None:
+    body = r'{"job_name": "a\ud800"}'
+    with app.test_request_context(method="POST", data=body, content_type="application/json"):
+        assert flask.request.get_json() == {"job_name": "a�"}
 
 
 def test_json_is_limited(app: flask.Flask) -> None:

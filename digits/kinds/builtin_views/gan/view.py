@@ -19,6 +19,7 @@ from wtforms.validators import Optional
 from digits.data import images
 from digits.data.arrays import read_array
 from digits.data.data_roots import FileType
+from digits.data.numbers import parse_number
 from digits.kinds import prediction_rendering
 from digits.kinds.builtin_views.gan.celeba import ATTRIBUTES
 from digits.kinds.form_fields import AllowedPath, choices
@@ -174,7 +175,7 @@ def _read_table(path: Path) -> tuple[list[str], NDArray[np.float32]]:
                     continue
                 names.append(row[0].strip())
                 try:
-                    rows.append([float(cell) for cell in row[1:]])
+                    rows.append([parse_number(cell) for cell in row[1:]])
                 except ValueError:
                     raise ValueError(
                         f"line {number}: expected a name and numbers, separated by commas"
