@@ -27,6 +27,7 @@ _REMEDIES = (
     ("outside the image folder", "Choose the folder that contains all images."),
     ("does not exist|no such file|not found", CHECK_NAMES),
     ("is empty|ends too early|truncated|damaged", "Copy these files again from where they came from."),
+    ("TIFF file of .* bands?", "Export one band, or three as red, green and blue, with 8 or 16 bits each."),
     ("not an image", "Remove the files that are not images."),
     (r"limit of \S+ pixels", "Save smaller copies of these images."),
     ("not a number", "Write numbers like 1.5."),

@@ -22,7 +22,7 @@ from typing import BinaryIO
 import numpy as np
 from msgspec import Struct, structs
 from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
 from digits.core.environment import max_image_pixels
 from digits.data import jpeg, png
@@ -70,6 +70,9 @@ _HEADER_BYTES = 256 << 10
 # Decoding a progressive JPEG file at a reduced size takes memory for all of its coefficients.
 _PROGRESSIVE_FACTOR = 4
 _BITS_PER_SAMPLE = 258
+_TIFF_BEGINNINGS = (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+")
+# The number of colors by photometric interpretation, if it is not one.
+_TIFF_COLORS = {2: 3, 5: 4, 6: 3, 8: 3, 9: 3}
 
 
 class Picture(Struct, frozen=True, dict=True):
@@ -227,7 +230,7 @@ def _explained(data: bytes, max_pixels: int) -> Iterator[None]:
         except UnusableImage:
             raise
         except UnidentifiedImageError as error:
-            raise UnusableImage(f"not an image ({_resemblance(data)})") from error
+            raise UnusableImage(_bands_of(data)[0] or f"not an image ({_resemblance(data)})") from error
         except Image.DecompressionBombError as error:
             raise UnusableImage(f"more pixels than the limit of {max_pixels:,}") from error
         except MemoryError as error:
@@ -449,11 +452,37 @@ def _decode_jpeg(data: bytes, size: tuple[int, int], mode: str, factor: int) -> 
 def _open(data: bytes) -> Image.Image:
     # Pillow's own limit rejects large images without naming their size; the caller applies a lower limit before
     # anything is decoded.
+    bands, are_colors = _bands_of(data)
+    if not are_colors:
+        raise UnusableImage(bands)
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
         return Image.open(io.BytesIO(data), formats=[*FORMATS, *_heif(data)])
     finally:
         Image.MAX_IMAGE_PIXELS = limit
+
+
+def _bands_of(data: bytes) -> tuple[str, bool]:
+    """Return the bands of a TIFF file in words, and whether they are gray or colors, and opacity; none for others."""
+    if not data.startswith(_TIFF_BEGINNINGS):
+        return "", True
+    file = io.BytesIO(data)
+    try:
+        tags = TiffImagePlugin.ImageFileDirectory_v2(file.read(16 if b"+" in data[:4] else 8))
+        file.seek(tags.next)
+        tags.load(file)
+        bands, kind = (
+            tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1),
+            tags[TiffImagePlugin.PHOTOMETRIC_INTERPRETATION],
+        )
+        bits = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,)))
+        extra = np.ravel(tags.get(TiffImagePlugin.EXTRASAMPLES, ())).tolist()
+    except Exception:  # as for decoders
+        return "", True
+    colors = _TIFF_COLORS.get(kind, 1)
+    has_opacity = bands == colors + 1 and extra in ([1], [2])
+    count = "1 band" if bands == 1 else f"{bands} bands"
+    return f"a TIFF file of {count} with {bits} bits each", bands == colors or has_opacity
 
 
 def _format_of(image: Image.Image) -> str:

@@ -8,7 +8,7 @@ from typing import Self
 
 from PIL import Image
 
-from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples
+from digits.data.frames import Frame, Frames, common_factor, examples
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
 from digits.data.sources import ImageFolder, ImageSource, count_of, listed
 
@@ -50,9 +50,7 @@ class MaskFit:
         frame = Frame("", mask, image, self.turn)
         is_turned = self.turn > 1
         size = frame.stored if is_turned else image
-        # Masks are not a fraction of their image by rounding alone.
-        is_close = max(abs(mask[0] - size[0]), abs(mask[1] - size[1])) <= TOLERANCE
-        if mask != size and (is_close or not (self.scales and frame.factor(is_turned))):
+        if mask != size and not (self.scales and frame.factor(is_turned)):
             raise UnusableImage(f"it has {mask[0]}×{mask[1]} pixels, but the image has {image[0]}×{image[1]}")
 
     def apply(self, mask: Image.Image, image: Size) -> Image.Image:

@@ -46,6 +46,12 @@ _MIN_DENSITY = 0.25
 _MIN_SHARE_IN_AREAS = 0.25
 _MIN_SHARE_OF_INDEXES = 0.005
 
+# Numbers of objects: at least so many in so many images. Their number differs, and few are left out; or most of them
+# are in one image only.
+_MIN_INSTANCES, _MIN_IMAGES_OF_INSTANCES = 4, 3
+_MIN_NUMBERS, _MIN_RATIO, _MAX_GAPS = 3, 1.2, 0.1
+_MIN_SINGLE, _MAX_SHARED = 0.75, 0.3
+
 Counts = NDArray[np.int64]
 
 
@@ -91,7 +97,10 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
     highest = max((value for value in values if value != IGNORED), default=0)
     indexes = IndexCode(len(names) or highest + 1, palette=palette)
     plain = Meaning(indexes, names or default_names(indexes.classes))
+    numbered = [value for value in values if value not in (0, WHITE)]
     if palette:
+        if not names:
+            _refuse_instances(surveys, numbered)
         return plain if names else _black_and_white_palettes(surveys) or plain
     if set(values) <= {0, WHITE} and (WHITE in values or bits.any()):
         code = IndexCode(max(2, len(names)), values=(0, WHITE))
@@ -112,6 +121,11 @@ def _recognize_gray(surveys: Sequence[MaskSurvey], names: list[str]) -> Meaning:
     is_jpeg = any(survey.is_jpeg for survey in surveys)
     has_indexes = any(map(_has_indexes, surveys))
     found = None if has_indexes and not is_jpeg else _divided(counts, solid, names, is_jpeg)
+    if found is None and not is_jpeg and len(names) == 2 and _are_instances(surveys, numbered):
+        note = f"The values number objects: those above 0 are “{names[1]}”."
+        return Meaning(IndexCode(2, threshold=1), names, note)
+    if found is None and not is_jpeg and not names:
+        _refuse_instances(surveys, numbered)
     if found is None and not is_jpeg and not (names and has_indexes):
         found = _levels(values, solid, names)
     if names:
@@ -179,6 +193,43 @@ def _levels(values: list[int], solid: Counts, names: list[str]) -> Meaning | Non
     return Meaning(IndexCode(count, values=tuple(values)), names or default, note)
 
 
+def _refuse_instances(surveys: Sequence[MaskSurvey], numbered: Sequence[int]) -> None:
+    """Raise UnusableSource if the values or colors ``numbered`` are those of objects instead of classes."""
+    if not _are_instances(surveys, numbered):
+        return
+    are_colors = any(survey.colors for survey in surveys)
+    raise UnusableSource(
+        f"The {'colors' if are_colors else 'values'} of the label images seem to be those of single objects "
+        f"(instances), not of classes: {len(numbered)} besides the background, in another number in each image.",
+        "Save label images with a color for each class. If these are classes, enter a color map."
+        if are_colors
+        else "If they are classes, enter a file of class labels with all of them. Otherwise, enter one with two lines, "
+        "the names of the background and of the objects, or save label images with a value for each class.",
+    )
+
+
+def _are_instances(surveys: Sequence[MaskSurvey], numbered: Sequence[int]) -> bool:
+    """Return whether the values or colors ``numbered`` are those of objects instead of classes.
+
+    Values count the objects of each image from the lowest one, or almost none of them occurs in two images. Colors are
+    in the order of their frequency.
+    """
+    is_colored = any(survey.colors for survey in surveys)
+    contained = [colors_of(survey) if is_colored else survey.values for survey in surveys]
+    images_of = Counter(value for values in contained for value in values if value in set(numbered))
+    order = sorted(images_of, key=lambda value: (-images_of[value] if is_colored else 0, value))
+    ranks = {value: rank for rank, value in enumerate(order, 1)}
+    used = [found for values in contained if (found := [ranks[value] for value in values if value in ranks])]
+    if len(used) < _MIN_IMAGES_OF_INSTANCES or len(order) < _MIN_INSTANCES:
+        return False
+    numbers, highest = [len(found) for found in used], sum(map(max, used))
+    differ = len(set(numbers)) >= _MIN_NUMBERS and max(numbers) >= _MIN_RATIO * min(numbers)
+    are_counted = differ and highest - sum(numbers) <= _MAX_GAPS * highest
+    single = sum(count == 1 for count in images_of.values())
+    are_single = len(order) >= len(used) and single >= _MIN_SINGLE * len(order)
+    return are_counted or (are_single and max(images_of.values()) <= max(2, _MAX_SHARED * len(used)))
+
+
 def _recognize_colors(surveys: Sequence[MaskSurvey], names: Sequence[str]) -> Meaning:
     usable = [survey for survey in surveys if not survey.is_cut and len(colors_of(survey)) <= MAX_COLORS]
     # A few other images do not prevent it: these cannot be used.
@@ -190,6 +241,7 @@ def _recognize_colors(surveys: Sequence[MaskSurvey], names: Sequence[str]) -> Me
         raise _unknown_colors(totals, surveys)
     totals.pop(pack(VOC_BORDER), None)
     background = 0 if 0 in totals else min(totals, key=lambda color: (-totals[color], color))
+    _refuse_instances(chosen, [color for color in totals if color != background])
     ordered = [background, *sorted(color for color in totals if color != background)]
     colors = [unpack(color) for color in ordered]
     words = [css_color(color) for color in colors]
@@ -222,7 +274,7 @@ def _unknown_colors(totals: Mapping[int, int], surveys: Sequence[MaskSurvey]) ->
     return UnusableSource(
         f"{cause}: {more}{count_of(len(totals), 'color')}, {listed}.",
         "Enter a color map: a text file with the red, green and blue of each class per line, such as 128 0 0. "
-        "Label images must be PNG files without smoothing.",
+        "Label images must be PNG files without smoothing, and have a color for each class instead of each object.",
     )
 
 

@@ -288,7 +288,10 @@ def _narrow(values: NDArray[np.number]) -> Pixels:
     if values.min() >= 0 and IGNORED < values.max() <= 65535 and not (values % 257).any():
         values = values // 257  # black and white, or shades of gray
     if values.min() < 0 or values.max() > IGNORED:
-        raise UnusableImage(f"an index is above {IGNORED}: at most {MAX_PIXEL_CLASSES} classes are supported")
+        raise UnusableImage(
+            f"an index is above {IGNORED}: at most {MAX_PIXEL_CLASSES} classes are supported, and objects (instances) "
+            "must not be numbered"
+        )
     return values.astype(np.uint8)
 
 

@@ -54,6 +54,23 @@ def png(header: bytes, pixels: bytes) -> bytes:
     return data
 
 
+def tiff_of(bands: int, photometric: int, extra: list[int], values: Any = np.uint8) -> bytes:
+    """A TIFF file of 4×2 pixels, with one row of all bands after the other."""
+    pixels = np.arange(8 * bands, dtype=values).tobytes()
+    bits = 8 * np.dtype(values).itemsize
+    lists = {258: [bits] * bands, 338: extra, 339: [3 if np.dtype(values).kind == "f" else 1] * bands}
+    numbers = {256: 4, 257: 2, 259: 1, 262: photometric, 273: 8, 277: bands, 278: 2, 279: len(pixels), 284: 1}
+    tags, more = [], b""
+    for tag in sorted({*numbers, *(tag for tag, items in lists.items() if items)}):
+        items = lists.get(tag) or [numbers[tag]]
+        packed = struct.pack(f"<{len(items)}H", *items)
+        if len(packed) > 4:
+            packed, more = struct.pack("<I", 8 + len(pixels) + len(more)), more + packed
+        tags.append(struct.pack("<HHI", tag, 3, len(items)) + packed.ljust(4, b"\0"))
+    head = struct.pack("<2sHI", b"II", 42, 8 + len(pixels) + len(more)) + pixels + more
+    return head + struct.pack("<H", len(tags)) + b"".join(tags) + bytes(4)
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("format", ["PNG", "BMP", "PPM", "TIFF"])
 def test_lossless_formats_keep_their_pixels(format: str, channels: int) -> None:
@@ -694,3 +711,44 @@ def test_data_uris_contain_files_in_base64() -> None:
     for uri in ("AAAA", "data:image/png,AAAA", "http://a/b;base64,AAAA", "data:image/png;base64,AA-AA"):
         with pytest.raises(ValueError):
             images.from_data_uri(uri)
+
+
+GRAY, RGB, CMYK = 1, 2, 5
+
+
+@pytest.mark.parametrize(
+    ("data", "bands"),
+    [
+        (tiff_of(8, RGB, [0] * 5), "8 bands with 8 bits each"),
+        (tiff_of(4, RGB, [0]), "4 bands with 8 bits each"),
+        (tiff_of(5, RGB, [0, 0]), "5 bands with 8 bits each"),
+        (tiff_of(13, GRAY, [0] * 12, np.uint16), "13 bands with 16 bits each"),
+        (tiff_of(2, GRAY, [0]), "2 bands with 8 bits each"),
+        (tiff_of(3, GRAY, [0, 0], np.uint16), "3 bands with 16 bits each"),
+        (tiff_of(3, RGB, [], np.float32), "3 bands with 32 bits each"),
+        (tiff_of(1, GRAY, [], np.float64), "1 band with 64 bits each"),
+    ],
+)
+def test_tiff_files_of_other_bands_are_refused_with_their_number(
+    tmp_path: Path, data: bytes, bands: str
+) -> None:
+    (tmp_path / "a.tif").write_bytes(data)
+    for read in (lambda: images.load(data, 3), lambda: images.upright_size(tmp_path / "a.tif")):
+        with pytest.raises(UnusableImage) as caught:
+            read()
+        assert caught.value.reason == f"a TIFF file of {bands}"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        tiff_of(1, GRAY, []),
+        tiff_of(2, GRAY, [2]),
+        tiff_of(3, RGB, []),
+        tiff_of(4, RGB, [2]),
+        tiff_of(4, RGB, [1]),
+        tiff_of(4, CMYK, []),
+    ],
+)
+def test_tiff_files_of_gray_colors_and_opacity_are_read(data: bytes) -> None:
+    assert images.load(data, 3).shape == (2, 4, 3)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -380,3 +380,70 @@ def test_wide_values_must_be_class_indexes_or_shades(
     else:
         with pytest.raises(UnusableImage, match=expected):
             pixels_of(image)
+
+
+def blocks(values: Sequence[int]) -> NDArray[np.uint8]:
+    """Rectangles of the given values on black."""
+    pixels = np.zeros((HEIGHT, WIDTH), np.uint8)
+    for place, value in enumerate(values):
+        left, top = 1 + place % 8 * 6, 1 + place // 8 * 8
+        pixels[top : top + 6, left : left + 5] = value
+    return pixels
+
+
+def colored(values: Sequence[int], colors: int) -> Image.Image:
+    table = np.random.default_rng(colors).integers(1, 256, (256, 3), np.uint8)
+    table[0] = 0
+    return Image.fromarray(table[blocks(values)])
+
+
+def palette_of(values: Sequence[int]) -> Image.Image:
+    image = Image.fromarray(blocks(values), "P")
+    image.putpalette([37 * number % 256 for number in range(768)])
+    return image
+
+
+INSTANCES: dict[str, tuple[Callable[[int], Image.Image], str]] = {
+    "numbered in each image": (lambda n: Image.fromarray(blocks(range(1, 4 + n))), "8 besides"),
+    "of 16 bits": (lambda n: Image.fromarray(blocks(range(1, 4 + n)).astype(np.uint16)), "8 besides"),
+    "with some left out": (
+        lambda n: Image.fromarray(blocks([value for value in range(1, 12 + n) if value != 3 + n])),
+        "16 besides",
+    ),
+    "numbered in the whole set": (
+        lambda n: Image.fromarray(blocks(range(1 + 5 * n, 6 + 5 * n))),
+        "30 besides",
+    ),
+    "in steps": (lambda n: Image.fromarray(blocks(range(20, 61 + 20 * n, 20))), "8 besides"),
+    "with a palette": (lambda n: palette_of(range(1, 4 + n)), "8 besides"),
+    "in colors of their own": (lambda n: colored(range(1, 5), n), "24 besides"),
+    "in colors in order": (lambda n: colored(range(1, 4 + n), 0), "8 besides"),
+}
+
+
+@pytest.mark.parametrize("case", INSTANCES)
+def test_values_of_single_objects_are_refused(forms: Forms, case: str) -> None:
+    draw, count = INSTANCES[case]
+    write(forms, draw)
+    (problem,) = forms.summary(feature_folder=forms.data).problems
+    with pytest.raises(UnusableSource) as failure:
+        forms.plan(feature_folder=forms.data, **SIZE)
+    assert failure.value.sentences == problem
+    assert "single objects (instances), not of classes" in problem and count in problem
+
+
+def test_two_class_labels_make_numbered_objects_the_foreground(forms: Forms) -> None:
+    write(forms, INSTANCES["numbered in each image"][0])
+    names = forms.data / "names.txt"
+    names.write_text("background\ncell\n")
+    made = create(forms, class_labels_file=names)
+    assert made.manifest.target.names == ["background", "cell"]
+    assert count_pixels(made)[1] == 30 * sum(3 + number for number in range(COUNT))
+    assert made.remarks == ["The values number objects: those above 0 are “cell”."]
+    names.write_text("".join(f"class {number}\n" for number in range(9)))
+    assert len(create(forms, class_labels_file=names).manifest.target.names) == 9
+
+
+def test_classes_in_some_images_are_no_objects(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(blocks([1, 2, 3, 4, 5 + number % 2][number % 3 :])))
+    assert len(create(forms).manifest.target.names) == 7

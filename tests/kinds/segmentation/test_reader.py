@@ -184,6 +184,17 @@ def test_masks_at_a_fraction_of_the_size_are_scaled(tmp_path: Path, turn: int) -
     assert any("2 images have 2 times the size of the mask" in text for text in found.warnings)
 
 
+@pytest.mark.parametrize("size", [(7, 6), (8, 5), (9, 7)])
+def test_masks_that_are_a_pixel_smaller_or_larger_are_scaled(tmp_path: Path, size: tuple[int, int]) -> None:
+    mask = np.ones(size[::-1], np.uint8)
+    for name in "ab":
+        photo(tmp_path, f"{name}.png", 1)
+        picture(tmp_path / "masks", f"{name}.png", mask)
+    found = plan(tmp_path)
+    assert masks(found, (8, 6)) == {f"{name}.png": [[1] * 8] * 6 for name in "ab"}
+    assert any("masks are scaled" in text and f"{size[0]}×{size[1]}" in text for text in found.warnings)
+
+
 def test_masks_at_different_fractions_are_refused_with_both_sizes(tmp_path: Path) -> None:
     for name, size in (("a", (4, 3)), ("b", (16, 12))):
         photo(tmp_path, f"{name}.png", 1)
