@@ -46,7 +46,8 @@ Flip = Literal["none", "fliplr", "flipud", "fliplrud"]
 QuadRotation = Literal["none", "rot90", "rot180", "rotall"]
 ResizeMode = Literal["squash", "crop", "fill", "half_crop"]
 # t-SNE takes minutes for more.
-MappedRecords = Annotated[int, Meta(ge=3, le=10_000)]
+MAX_MAPPED_RECORDS = 10_000
+MappedRecords = Annotated[int, Meta(ge=3, le=MAX_MAPPED_RECORDS)]
 ExportFormat = Literal["savedmodel", "keras", "litert", "litert-float16", "litert-int8", "onnx"]
 Encoding = Literal["png", "jpg", "none"]
 # Ways to change images before they reach the network; ``hsv`` is the shift of hue, saturation and value.

@@ -9,6 +9,7 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import EllipsisType
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -21,6 +22,8 @@ BLOCK_BYTES = 16 << 20
 # Results of the largest datasets have about this size.
 MAX_ARRAY_BYTES = 1 << 30
 _MAX_HEADER_BYTES = 10_000
+# The sides of an array; None for any, and ... at the end for any number of further ones.
+Shape = tuple[int | EllipsisType | None, ...]
 # By the version of the format.
 _LENGTH_FORMATS = {(1, 0): "<H", (2, 0): "<I"}
 
@@ -31,27 +34,22 @@ def load_array(
     below: Path,
     max_bytes: int = MAX_ARRAY_BYTES,
     dtype: np.dtype[Any] | None = None,
+    shape: Shape | None = None,
 ) -> NDArray[Any]:
     """Load the array in the file ``path`` of a job, whose folder is ``below``; see `read_array`.
 
-    Raises UnreadableFile, also for an array of another type than ``dtype``.
+    Raises UnreadableFile.
     """
     try:
         with open_plain(path, below=below) as file:
-            array = read_array(file, max_bytes)
+            return read_array(file, max_bytes, dtype, shape)
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
-    if dtype is not None and array.dtype != dtype:
-        raise UnreadableFile(f"{path.name} has an unexpected format")
-    return array
 
 
 def load_rows(path: Path, *, below: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
     """Load an array of one dimension, such as records of a structured ``dtype``; see `load_array`."""
-    rows = load_array(path, below=below, dtype=dtype)
-    if rows.ndim != 1:
-        raise UnreadableFile(f"{path.name} has an unexpected format")
-    return rows
+    return load_array(path, below=below, dtype=dtype, shape=(None,))
 
 
 def write_array(path: Path, array: NDArray[Any]) -> None:
@@ -102,26 +100,46 @@ def read_rows(path: Path, *, below: Path) -> Iterator[NDArray[Any]]:
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
 
 
-def read_array(file: BinaryIO, max_bytes: int) -> NDArray[Any]:
-    """Read an array of numbers from an open file of at most ``max_bytes``.
+def read_array(
+    file: BinaryIO,
+    max_bytes: int = MAX_ARRAY_BYTES,
+    dtype: np.dtype[Any] | None = None,
+    shape: Shape | None = None,
+) -> NDArray[Any]:
+    """Read an array of numbers from an open file of at most ``max_bytes``, with this ``dtype`` and ``shape`` if given.
 
-    Raises ValueError for anything else, and allocates no more memory than the file has bytes.
+    Raises ValueError for anything else before reading it, and allocates no more memory than the file has bytes.
     """
-    size = os.fstat(file.fileno()).st_size
+    start = file.tell()
+    size = file.seek(0, os.SEEK_END)
+    file.seek(start)
     if size > max_bytes:
         raise ValueError(f"it is larger than {max_bytes:,} bytes")
-    shape, is_fortran, dtype = _read_header(file)
+    stored_shape, is_fortran, stored = _read_header(file)
     available = size - file.tell()
-    if dtype.hasobject or dtype.itemsize == 0:
+    if stored.hasobject or stored.itemsize == 0:
         raise ValueError("it does not contain numbers")
-    count = math.prod(shape)
+    if (dtype is not None and stored != dtype) or (shape is not None and not _matches(stored_shape, shape)):
+        wanted = ", ".join("any" if side is None else str(side) for side in shape or stored_shape)
+        wanted = f"{dtype or 'numbers'} [{wanted.replace('Ellipsis', '…')}]"
+        raise ValueError(f"expected {wanted}, got {stored} {list(stored_shape)}")
+    count = math.prod(stored_shape)
     # Even an array without elements has a length, for which its rows would be created.
-    if count * dtype.itemsize > available or max(shape, default=0) > size:
+    if count * stored.itemsize > available or max(stored_shape, default=0) > size:
         raise ValueError("it is shorter than its header states")
-    array = np.fromfile(file, dtype, count)
-    if len(array) != count:
+    data = bytearray(count * stored.itemsize)
+    if file.readinto(data) != len(data):  # type: ignore[attr-defined]
         raise ValueError("it became shorter")
-    return array.reshape(shape[::-1]).T if is_fortran else array.reshape(shape)
+    return np.ndarray(stored_shape, stored, data, order="F" if is_fortran else "C")
+
+
+def _matches(shape: tuple[int, ...], wanted: Shape) -> bool:
+    if wanted[-1:] == (...,):
+        wanted = wanted[:-1]
+        shape = shape[: len(wanted)]
+    return len(shape) == len(wanted) and all(
+        side in (one, None) for one, side in zip(shape, wanted, strict=True)
+    )
 
 
 def _read_header(file: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

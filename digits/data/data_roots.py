@@ -24,6 +24,8 @@ MAX_PATH_BYTES = 4096
 # The number of similar names to try for a missing one, and their minimum similarity, 0 to 1.
 MAX_SIMILAR = 5
 SIMILARITY = 0.7
+# The most pairs of characters that are compared to find a similar name: some ten milliseconds.
+MAX_COMPARED = 200_000
 
 FileType = Literal["folder", "file", "any"]
 
@@ -70,10 +72,9 @@ class Roots:
         real = _resolve_links(folder)
         if real is None or not self._contain(real):
             return ""
-        names = {found.casefold(): found for found in _names(real, "", only_folders=False)}
-        for close in difflib.get_close_matches(name.casefold(), names, MAX_SIMILAR, SIMILARITY):
+        for close in similar_names(name, _names(real, "", only_folders=False)):
             rest = Path(written).relative_to(folder / name)
-            path = folder / names[close] / rest
+            path = folder / close / rest
             if self.contain(path) and path.exists() and (path.is_dir() or not only_folders):
                 return str(path)
         return ""
@@ -125,6 +126,37 @@ class Roots:
             if entry is not None and self._contain(entry):
                 suggestions.append(f"{folder}/{name}/" if entry.is_dir() else f"{folder}/{name}")
         return suggestions
+
+
+def similar_names(name: str, names: Iterable[str]) -> list[str]:
+    """Return the ``names`` most similar to ``name``, in any letter case: at most `MAX_SIMILAR`, the best one first.
+
+    Those that begin and end most like ``name``, which takes little time to find out, are compared in full, up to
+    `MAX_COMPARED` pairs of characters.
+    """
+    wanted = name.casefold()
+    candidates = {found.casefold(): found for found in names}
+    compared = 0
+    likely = []
+    for candidate in sorted(candidates, key=lambda candidate: -_common_ends(wanted, candidate)):
+        compared += len(wanted) * len(candidate)
+        if compared > MAX_COMPARED:
+            break
+        likely.append(candidate)
+    matches = difflib.get_close_matches(wanted, likely, MAX_SIMILAR, SIMILARITY)
+    return [candidates[match] for match in matches]
+
+
+def _common_ends(one: str, other: str) -> float:
+    """Return how much of two texts is the same at their beginning and their end, from 0 to 1."""
+    start = _common_start(one, other)
+    end = _common_start(one[start:][::-1], other[start:][::-1])
+    return (start + end) / max(1, len(one), len(other))
+
+
+def _common_start(one: str, other: str) -> int:
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _absolute(text: str, keep_slash: bool = False) -> str:

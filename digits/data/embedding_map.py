@@ -20,11 +20,11 @@ import numpy as np
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.core.recipe import FileName
+from digits.core.recipe import MAX_MAPPED_RECORDS, FileName
 from digits.core.schema import Count
 from digits.core.splits import Split
 from digits.data import evaluation
-from digits.data.result_folders import ResultFolders
+from digits.data.result_folders import ArrayFormat, ResultFolders
 
 FOLDER = "embeddings"
 FILE_NAME = "map.json"
@@ -59,7 +59,7 @@ class EmbeddingMap(Struct, frozen=True, kw_only=True):
     layer: str
     shape: list[int | None]
     dimensions: Count
-    records: Count
+    records: Annotated[int, Meta(ge=0, le=MAX_MAPPED_RECORDS)]
     total: Count
     groups: list[str]
     methods: list[Method]
@@ -84,6 +84,17 @@ def name_of(snapshot: str, split: str, other_dataset: str = "", layer: str = "")
     return f"{name}-{plain}{suffix}"
 
 
+def _arrays(result: EmbeddingMap) -> dict[str, ArrayFormat]:
+    count = result.records
+    return {
+        EMBEDDINGS_FILE: ArrayFormat(np.dtype(np.float32), (count, result.dimensions)),
+        RECORDS_FILE: ArrayFormat(np.dtype(np.int64), (count,)),
+        GROUPS_FILE: ArrayFormat(np.dtype(np.int32), (count,)),
+        PREDICTED_FILE: ArrayFormat(np.dtype(np.int32), (count,)),
+        **{f"{method}.npy": ArrayFormat(np.dtype(np.float32), (count, 2)) for method in METHODS},
+    }
+
+
 MAPS = ResultFolders(
     FOLDER,
     FILE_NAME,
@@ -91,6 +102,7 @@ MAPS = ResultFolders(
     "embedding map",
     key=lambda item: (-item.epoch, item.dataset_id, item.split, item.layer),  # the latest epoch first
     array_bytes=MAX_ARRAY_BYTES,
+    arrays=_arrays,
 )
 folder_of, load, load_all, load_array = MAPS.folder_of, MAPS.load, MAPS.load_all, MAPS.load_array
 

@@ -17,13 +17,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from msgspec import Meta, Struct, field
 
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import FileName, MetricName
 from digits.core.schema import Count, JsonObject
 from digits.core.splits import Split
-from digits.data.result_folders import ResultFolders
+from digits.data.result_folders import ArrayFormat, ResultFolders
 
 FOLDER = "evaluations"
 FILE_NAME = "evaluation.json"
@@ -100,12 +101,22 @@ def name_of(snapshot: str, split: str, other_dataset: str = "") -> str:
     return "-".join(part for part in (snapshot.removesuffix(_SNAPSHOT_ENDING), other_dataset, split) if part)
 
 
+def _arrays(result: Evaluation) -> dict[str, ArrayFormat]:
+    count, numbers = result.records, np.dtype(np.float32)
+    return {
+        ERRORS_FILE: ArrayFormat(numbers, (count,)),
+        PREDICTIONS_FILE: ArrayFormat(numbers, (count, None)),
+        TARGETS_FILE: ArrayFormat(None, (count, ...)),
+    }
+
+
 EVALUATIONS = ResultFolders(
     FOLDER,
     FILE_NAME,
     Evaluation,
     "evaluation",
     key=lambda item: (-item.epoch, item.dataset_id, item.split),  # the latest epoch first
+    arrays=_arrays,
 )
 folder_of, load, load_all = EVALUATIONS.folder_of, EVALUATIONS.load, EVALUATIONS.load_all
 load_array = EVALUATIONS.load_array

@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, read_json
-from digits.data import arrays
+from digits.data.arrays import MAX_ARRAY_BYTES, Shape, load_array
 
 Result = TypeVar("Result", bound=Struct)
 
@@ -20,12 +21,20 @@ Result = TypeVar("Result", bound=Struct)
 NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
 
 
+class ArrayFormat(NamedTuple):
+    """The type and the shape of an array; None for any type or side."""
+
+    dtype: np.dtype[Any] | None
+    shape: Shape
+
+
 @dataclass(frozen=True)
 class ResultFolders(Generic[Result]):
     """The results of the type ``result`` in the folder ``name``, each described by its ``file``.
 
     ``pattern`` matches the names of their folders, and ``noun`` is the word for one in messages. `load_all` sorts by
-    ``key``, in ``reverse`` order if that is set. ``array_bytes`` is the maximum size of an array.
+    ``key``, in ``reverse`` order if that is set. ``array_bytes`` is the maximum size of an array, and ``arrays``
+    returns the type and shape of each array of a result, by file name.
     """
 
     name: str
@@ -35,7 +44,8 @@ class ResultFolders(Generic[Result]):
     key: Callable[[Result], Any]
     reverse: bool = False
     pattern: re.Pattern[str] = NAME
-    array_bytes: int = arrays.MAX_ARRAY_BYTES
+    array_bytes: int = MAX_ARRAY_BYTES
+    arrays: Callable[[Result], dict[str, ArrayFormat]] = lambda result: {}
 
     def folder_of(self, model_folder: Path, name: str) -> Path:
         """Return the folder of the result ``name``; raises UnreadableFile for an invalid name."""
@@ -60,6 +70,7 @@ class ResultFolders(Generic[Result]):
                 continue  # being removed, or damaged
 
     def load_array(self, model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
-        """Load one of the arrays of a result; raises UnreadableFile, also if there is none."""
+        """Load one of the arrays of a result; raises UnreadableFile, also if there is none like it."""
         path = self.folder_of(model_folder, name) / file_name
-        return arrays.load_array(path, below=model_folder, max_bytes=self.array_bytes)
+        dtype, shape = self.arrays(self.load(model_folder, name))[file_name]
+        return load_array(path, below=model_folder, max_bytes=self.array_bytes, dtype=dtype, shape=shape)

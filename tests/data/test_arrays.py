@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import tracemalloc
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile
-from digits.data.arrays import load_array, read_array, read_blocks, read_rows
+from digits.data.arrays import Shape, load_array, read_array, read_blocks, read_rows
 
 ROWS = np.array([(1, 0.5)], [("record", "<u4"), ("weight", "<f4")])
 HEADER = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
@@ -74,7 +75,7 @@ def test_archives_links_and_other_types_are_refused(tmp_path: Path) -> None:
     for name in ("several.npz", "link.npy"):
         with pytest.raises(UnreadableFile):
             load_array(tmp_path / name, below=tmp_path)
-    with pytest.raises(UnreadableFile, match="unexpected format"):
+    with pytest.raises(UnreadableFile, match=r"got float64 \[3\]"):
         load_array(tmp_path / "array.npy", below=tmp_path, dtype=ROWS.dtype)
 
 
@@ -89,6 +90,26 @@ def test_a_huge_sparse_file_takes_no_memory(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 1_000_000
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(4, 2), (3,), (3, None, 2), (), (2, ...)])
+def test_another_shape_is_refused_before_memory_is_allocated(tmp_path: Path, shape: Shape) -> None:
+    path = tmp_path / "array.npy"
+    path.write_bytes(npy(HEADER.replace(b"(2, 3)", b"(100000000, 2)")))
+    os.truncate(path, path.stat().st_size + 800_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableFile, match=r"got float32 \[100000000, 2\]"):
+            load_array(path, below=tmp_path, shape=shape)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (None, 3), (2, ...), (...,), (2, 3, ...)])
+def test_arrays_of_the_shape_are_read_from_files_and_memory(shape: Shape) -> None:
+    file = io.BytesIO(npy(HEADER, np.arange(6, dtype="<f4").tobytes()))
+    assert read_array(file, shape=shape, dtype=np.dtype(np.float32)).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_complete_rows_of_a_growing_file_are_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import itertools
 import os
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from digits.core.errors import BadRequest, DigitsError, NotAllowed
-from digits.data.data_roots import MAX_SUGGESTIONS, FileType, Roots
+from digits.data.data_roots import MAX_COMPARED, MAX_SUGGESTIONS, FileType, Missing, Roots
 
 CANARY = "only-outside-the-roots"
 
@@ -142,6 +143,55 @@ def test_unreadable_folder_is_refused(roots: Roots, tree: Path, monkeypatch: pyt
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     with pytest.raises(NotAllowed, match="permission"):
         roots.resolve(f"{tree}/data/cats")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "meant"),
+    [
+        ("CATS", "cats"),
+        ("cat", "cats"),
+        ("catz", "cats"),
+        ("docs/more", ""),  # dogs/more does not exist either
+        ("lists.txt", "list.txt"),
+        ("list.text", "list.txt"),
+        ("liwt.txt", "list.txt"),
+        ("pets", ""),
+    ],
+)
+def test_a_similar_path_is_suggested(roots: Roots, tree: Path, wrong: str, meant: str) -> None:
+    with pytest.raises(Missing) as error:
+        roots.resolve(f"{tree}/data/{wrong}", "any")
+    assert error.value.meant == (meant and f"{tree}/data/{meant}")
+    assert error.value.hint == (f"Did you mean {tree}/data/{meant}?" if meant else "")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "meant"),
+    [
+        ("IMG_20240101_{:06}.jpg", "IMG_20240101_001234.jpeg", "IMG_20240101_001234.jpg"),
+        ("IMG_20240101_{:06}.jpg", "IMG_2024010_001234.jpg", "IMG_20240101_001234.jpg"),
+        ("ab" * 92 + "{:06}.jpg", "ba" * 92 + "x.jpg", None),
+        ("a" * 200 + "{:06}", "a" * 255, None),
+    ],
+)
+def test_the_work_of_a_suggestion_does_not_depend_on_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, wrong: str, meant: str | None
+) -> None:
+    for number in range(3000):
+        (tmp_path / name.format(number)).touch()
+    compared = []
+
+    class Counted(difflib.SequenceMatcher):
+        def set_seq1(self, a):
+            super().set_seq1(a)
+            compared.append(len(a) * len(self.b or ""))
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", Counted)
+    with pytest.raises(Missing) as error:
+        Roots([tmp_path]).resolve(str(tmp_path / wrong), "file")
+    assert sum(compared) <= MAX_COMPARED + 2 * 255
+    if meant is not None:
+        assert error.value.meant == str(tmp_path / meant)
 
 
 def payloads(tree: Path) -> list[str]:

@@ -20,7 +20,6 @@ from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
-from digits.data.data_roots import Roots
 from digits.data.production import ProductionModels
 from digits.data.record_index import IndexCache
 from digits.data.record_search import RecordSearch
@@ -54,6 +53,7 @@ from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
 from digits.web.services.recent_predictions import RecentPredictions
 from digits.web.services.results_cache import ResultsCache
+from digits.web.services.roots import OffloadedRoots
 from digits.web.services.serving_metrics import ServingMetrics
 from digits.web.services.upload_store import UploadStore
 
@@ -80,7 +80,7 @@ class Services:
     ) -> None:
         self.settings = settings
         self.tensorflow = find_tensorflow()
-        self.roots = Roots(settings.readable_roots)
+        self.roots = OffloadedRoots(settings.readable_roots)
         self.remote = RemotePolicy(settings.remote_addresses)
         self.credentials = CredentialStore(settings.state_dir / "credentials")
         self.devices = Devices()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from digits.core.files import open_plain
 from digits.data import caffe, images, model_archive
 from digits.data import manifest as manifests
+from digits.data.arrays import read_array
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.model_archive import ArchiveProblem
 from digits.worker.importing.description import Description, empty_dataset, text_of
@@ -71,10 +72,10 @@ def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDAr
     if path.suffix == ".npy":
         with open_plain(path, below=folder) as file:
             try:
-                mean = np.load(file, allow_pickle=False)
-            except (ValueError, EOFError) as error:
+                mean = read_array(file, shape=manifest.shape)
+            except ValueError as error:
                 raise ArchiveProblem(
-                    f"{name} is not a valid NumPy array.", "Download the model again."
+                    f"The mean image {name} cannot be read: {error}.", "Download the model again."
                 ) from error
     elif path.suffix == ".binaryproto":
         mean = caffe.read_mean(path, below=folder)

@@ -27,6 +27,7 @@ from digits.core.files import UnreadableFile
 from digits.core.recipe import Augment
 from digits.core.splits import Split
 from digits.data import manifest as manifests
+from digits.data.arrays import load_array
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.node_cache import cache_for
 from digits.data.records import SplitReader
@@ -198,16 +199,12 @@ def _mean(manifest: Manifest, dataset: Path, mean: str) -> NDArray[np.float32]:
     if mean != "image":
         raise UserFault(f"Unknown mean subtraction {mean!r}: use image, pixel or none.")
     try:
-        image = np.load(dataset / MEAN_ARRAY_FILE, allow_pickle=False).astype(np.float32)
-    except (OSError, ValueError) as error:
+        image = load_array(dataset / MEAN_ARRAY_FILE, below=dataset, shape=manifest.shape)
+    except UnreadableFile as error:
         raise UserFault(
-            "The dataset's mean image cannot be read.", "Train without mean subtraction."
+            f"The dataset's mean image cannot be read: {error}.", "Train without mean subtraction."
         ) from error
-    if image.shape != manifest.shape:
-        raise UserFault(
-            f"The dataset's mean image has shape {image.shape}, but its images have {manifest.shape}."
-        )
-    return image
+    return image.astype(np.float32)
 
 
 class Feed(Protocol):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from io import BytesIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import images
+from digits.data import arrays, images
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 
@@ -60,18 +62,15 @@ def _read(
         raise UserFault(f"The image cannot be read: {reason}", "Choose a PNG or JPEG file.") from error
 
 
-def read_array(file: str | BinaryIO, manifest: Manifest) -> tuple[NDArray[Any], images.Geometry]:
+def read_array(file: str | BytesIO, manifest: Manifest) -> tuple[NDArray[Any], images.Geometry]:
     """Read a ``.npy`` file; return the array, [H, W, C], and the geometry of an unchanged image.
 
     ``manifest`` describes the model's dataset. Raises UserFault unless the array has its dtype and shape.
     """
     try:
-        pixels: NDArray[Any] = np.load(file, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise UserFault(f"The pixels cannot be read: {error}") from error
-    if pixels.dtype != manifest.dtype or pixels.shape != manifest.shape:
-        raise UserFault(
-            f"Expected pixels of {manifest.dtype} {list(manifest.shape)}, got {pixels.dtype} {list(pixels.shape)}."
-        )
+        with contextlib.nullcontext(file) if isinstance(file, BytesIO) else open(file, "rb") as opened:
+            pixels = arrays.read_array(opened, dtype=np.dtype(manifest.dtype), shape=manifest.shape)
+    except (OSError, ValueError) as error:
+        raise UserFault(f"The pixels cannot be read: {error}.") from error
     height, width, _ = manifest.shape
     return pixels, images.Geometry((width, height), width, height, "squash")
