@@ -15,7 +15,8 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -79,6 +80,47 @@ def make_folder(path: Path) -> None:
     path.mkdir(mode=0o700, exist_ok=True)
     if path.is_symlink():
         raise NotADirectoryError(errno.ENOTDIR, "Links are not followed", str(path))
+
+
+def make_private_folder(path: Path) -> None:
+    """Create the folder ``path`` if it does not exist; raises PermissionError if another user can open its files."""
+    path.mkdir(mode=0o700, exist_ok=True)
+    state = os.lstat(path)
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
+        raise PermissionError(errno.EACCES, "it is not a folder that only this user can open", str(path))
+
+
+@contextlib.contextmanager
+def locked(path: Path, seconds: float, report_waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold the exclusive lock of the file ``path``, which no other user can lock; it is created if it does not exist.
+
+    Call ``report_waiting`` before waiting for another process. Raises TimeoutError after ``seconds``, and OSError. On
+    file systems without locks, the block runs without one.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with contextlib.suppress(PermissionError):  # another user's, in a folder that users share
+            os.fchmod(descriptor, 0o600)
+        deadline = time.monotonic() + seconds
+        is_waiting = False
+        while not _try_to_lock(descriptor):
+            if not is_waiting:
+                report_waiting()
+                is_waiting = True
+            if time.monotonic() > deadline:
+                raise TimeoutError(errno.ETIMEDOUT, "another process keeps it locked", str(path))
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_to_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.EACCES, errno.EAGAIN)
+    return True
 
 
 def remove_partial_writes(path: Path) -> None:

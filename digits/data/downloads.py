@@ -8,7 +8,6 @@ interrupted download resumes.
 
 from __future__ import annotations
 
-import fcntl
 import gzip
 import hashlib
 import io
@@ -19,8 +18,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
@@ -38,21 +36,11 @@ MAX_DOWNLOAD_BYTES = 400_000_000
 MAX_MEMBER_BYTES = 100_000_000
 # Of `download_file`: attempts to continue after an interruption, and the seconds in which some data must arrive.
 ATTEMPTS = 4
+# How long to wait for another download of the same files.
+LOCK_SECONDS = 3600.0
 STALL_SECONDS = 20.0
 SLOWEST_BYTES_PER_SECOND = 1000
 PARTIAL_SUFFIX = ".partial"
-
-
-@contextmanager
-def locked(path: Path, report_waiting: Callable[[], object]) -> Iterator[None]:
-    """Hold the lock of the file ``path``, so that two downloads do not write at once; call ``report_waiting`` first."""
-    with open(path, "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report_waiting()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class SourceError(Exception):

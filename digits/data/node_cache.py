@@ -19,16 +19,15 @@ import hashlib
 import logging
 import os
 import re
-import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from digits.core import file_systems
 from digits.core.environment import NODE_CACHE
-from digits.core.files import UnreadableFile, open_plain
+from digits.core.files import UnreadableFile, locked, make_private_folder, open_plain
 from digits.core.settings import SettingsError, read_settings
 
 log = logging.getLogger(__name__)
@@ -54,17 +53,14 @@ class NodeCache:
     """Copies in ``folder``, of at most ``limit`` bytes together.
 
     The default limit is `DEFAULT_SHARE` of the free space and that of the copies. The folder is created if it does not
-    exist. Raises OSError if it cannot be used, such as PermissionError if another user can write to it.
+    exist. Raises OSError if it cannot be used, such as PermissionError if another user can open it.
     """
 
     def __init__(self, folder: Path, limit: int | None = None) -> None:
         self.folder = folder
         self.is_broken = False  # after an error of its disk, no more copies are made
         self._limit = limit
-        folder.mkdir(mode=0o700, exist_ok=True)
-        state = os.lstat(folder)
-        if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o022:
-            raise PermissionError(0, "it is not a folder that only this user can write to", str(folder))
+        make_private_folder(folder)
 
     def open(self, digest: str, size: int) -> BinaryIO | None:
         """Open the copy of a file with this SHA-256 ``digest`` and ``size``, if there is one.
@@ -191,19 +187,8 @@ class NodeCache:
             for path in unused:
                 path.unlink()
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        with open(self.folder / LOCK_FILE, "ab") as file:
-            deadline = time.monotonic() + LOCK_SECONDS
-            while True:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    if time.monotonic() > deadline:
-                        raise TimeoutError(0, "another process keeps it locked", str(self.folder)) from None
-                    time.sleep(0.01)
-            yield
+    def _locked(self) -> contextlib.AbstractContextManager[None]:
+        return locked(self.folder / LOCK_FILE, LOCK_SECONDS)
 
 
 @dataclass(frozen=True, order=True)

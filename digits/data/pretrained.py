@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.errors import Unavailable
+from digits.core.files import locked
 from digits.core.remote import is_address
-from digits.data.downloads import ATTEMPTS, SourceError, checksum_of, download_file, locked
+from digits.data.downloads import ATTEMPTS, LOCK_SECONDS, SourceError, checksum_of, download_file
 from digits.data.pretrained_catalog import Pretrained, WeightsFile
 from digits.data.weights_conversion import write_keras
 
@@ -71,7 +72,7 @@ def obtain(entry: Pretrained, places: WeightsPlaces, progress: Progress) -> Obta
         return found
     try:
         places.folder.mkdir(parents=True, exist_ok=True)
-        with locked(places.folder / f".{entry.id}.lock", lambda: progress(0.0, _WAITING)):
+        with locked(places.folder / f".{entry.id}.lock", LOCK_SECONDS, lambda: progress(0.0, _WAITING)):
             return Obtained(_intact(entry, places.folder) or _download(entry, places, progress))
     except OSError as error:
         raise WeightsMissing(

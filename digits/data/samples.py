@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from digits.core.errors import NotFound, Unavailable
-from digits.core.files import UnreadableFile, read_json, remove_tree, write_bytes, write_json
+from digits.core.files import UnreadableFile, locked, read_json, remove_tree, write_bytes, write_json
 from digits.core.schema import JsonObject
-from digits.data.downloads import Source, SourceError, locked
+from digits.data.downloads import LOCK_SECONDS, Source, SourceError
 from digits.data.sample_catalog import SAMPLES, Sample
 from digits.data.sample_formats import SPLITS, LabeledImages, Reader
 
@@ -70,7 +70,7 @@ def lay_out(sample: Sample, folder: Path, progress: Progress, *, mirrors: Sequen
     """Do what `download` does for a sample that need not be in the catalog."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with locked(folder / ".lock", lambda: progress(0.0, _WAITING)):
+        with locked(folder / ".lock", LOCK_SECONDS, lambda: progress(0.0, _WAITING)):
             if not _is_complete(sample, folder):
                 _fill(sample, folder, progress, mirrors)
     except OSError as error:

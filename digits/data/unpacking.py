@@ -3,7 +3,8 @@
 Nothing in an archive is trusted. The whole archive is refused, with the name of the entry, if an entry would be
 outside the folder, is nested too deeply, is a link or a device, is encrypted, or exists twice; if the archive is
 truncated or damaged; or if it exceeds one of the `Limits`, which count the bytes, files and folders actually
-created. Archives in the archive are unpacked, too, each into a folder with its name, but not those in them.
+created. Archives in the archive are unpacked, too, each into a new folder with its name, but not those in them; one
+that is refused for another reason than the limits remains a file, and is named.
 
 `Unpacking` does it in another process, the program ``python -m digits.data.unpacking``. It reads a `Request` as one
 line of JSON, writes each `Progress` as one line, and stops when standard input is closed. Its memory is limited.
@@ -15,6 +16,7 @@ import bz2
 import contextlib
 import errno
 import gzip
+import itertools
 import logging
 import lzma
 import os
@@ -93,6 +95,10 @@ class Refused(ArchiveError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"The archive is refused: {reason}")
+
+
+class LimitExceeded(Refused):
+    """An archive and those in it exceed one of the `Limits` together."""
 
 
 class UnclearEncoding(ArchiveError):
@@ -256,21 +262,17 @@ def _unpack_into(writer: _Writer, archive: Path, encoding: str, report: Callable
 
 
 def _unpack_inner(writer: _Writer, encoding: str, report: Callable[[Progress], None]) -> None:
-    """Replace the archives among the files by folders with their contents; those that are damaged remain."""
+    """Replace the archives among the files by folders with their contents; those that are refused remain."""
     archives, notes = writer.archives.copy(), writer.progress.notes
     writer.archives.clear()
     for path in archives:
-        name = writer.name_of(path)
-        target = path.with_name(without_ending(path.name) or path.name)
-        if target.exists():
-            target = path.with_name(f"{path.name} files")
         try:
-            with writer.replacing(path, target):
+            with _readable(), writer.replacing(path):
                 _unpack_into(writer, path, encoding, report)
-        except (NoSpace, Refused, UnclearEncoding):
+        except (NoSpace, LimitExceeded, UnclearEncoding):
             raise
         except ArchiveError as error:
-            notes.append(f"{_shown(name)} is not unpacked. {error}")
+            notes.append(f"{_shown(writer.name_of(path))} is not unpacked. {error}")
     if writer.archives:
         names = [_shown(writer.name_of(path)) for path in writer.archives]
         more = f" and {len(names) - _MAX_EXAMPLES:,} more" if len(names) > _MAX_EXAMPLES else ""
@@ -356,14 +358,18 @@ class _Writer:
         return str(path.relative_to(self._top))
 
     @contextlib.contextmanager
-    def replacing(self, archive: Path, target: Path) -> Iterator[None]:
-        """Write below the new folder ``target`` in place of ``archive``, which is removed unless that fails."""
+    def replacing(self, archive: Path) -> Iterator[None]:
+        """Write below a new folder in place of ``archive``, which is removed unless that fails."""
+        target = _free(
+            archive.with_name(without_ending(archive.name) or archive.name), f"{archive.name} files"
+        )
+        target.mkdir(mode=0o700)
         self._prefix = f"{self.name_of(archive)}/"
         self.progress.files -= 1
         self.progress.bytes -= archive.stat().st_size
         before = self.progress.files, self.progress.bytes, len(self.archives)
         try:
-            self._make_folder(target)
+            self._folders.add(target)
             self._folder = target
             yield
         except ArchiveError:
@@ -383,7 +389,9 @@ class _Writer:
         """Remove the only folder in ``folder`` if it repeats its name, as in train.zip with train/cat/1.png."""
         inner = folder / folder.name
         if [path.name for path in folder.iterdir()] == [folder.name] and inner.is_dir():
-            spare = folder.with_name(f"{folder.name}.zip")  # the name of the removed archive, or free
+            spare = _free(
+                folder.with_name(f"{folder.name}.zip"), f"{folder.name}.zip"
+            )  # most likely the archive's
             inner.rename(spare)
             folder.rmdir()
             spare.rename(folder)
@@ -448,7 +456,7 @@ class _Writer:
         if written > self.limits.max_bytes:
             raise _too_large(self.limits)
         if written > ANY_RATIO_BYTES and written > self.limits.max_ratio * self._archive_bytes:
-            raise Refused(
+            raise LimitExceeded(
                 f"its contents are more than {self.limits.max_ratio:g} times larger than the "
                 f"archive, at “{name}”. An administrator can raise --max-upload-ratio."
             )
@@ -601,18 +609,26 @@ def _is_added_by_system(parts: list[str]) -> bool:
     return parts[0] in _ADDED_FOLDERS or parts[-1] in _ADDED_FILES or parts[-1].startswith("._")
 
 
-def _too_many(limits: Limits) -> ArchiveError:
-    return Refused(
+def _too_many(limits: Limits) -> LimitExceeded:
+    return LimitExceeded(
         f"it contains more than {limits.max_files:,} files and folders. Split it into several "
         "archives, or ask an administrator to raise --max-upload-files."
     )
 
 
-def _too_large(limits: Limits) -> ArchiveError:
-    return Refused(
+def _too_large(limits: Limits) -> LimitExceeded:
+    return LimitExceeded(
         f"its contents are larger than {limits.max_bytes / 1e9:g} GB. Split it, or ask an "
         "administrator to raise --max-upload-unpacked."
     )
+
+
+def _free(path: Path, other_name: str) -> Path:
+    """Return ``path``, or the first of ``other_name``, ``other_name 2`` and so on in its folder that is free."""
+    names = itertools.chain(
+        [path.name, other_name], (f"{other_name} {number}" for number in itertools.count(2))
+    )
+    return next(each for name in names if not os.path.lexists(each := path.with_name(name)))
 
 
 def _plain(error: BaseException) -> str:

@@ -159,3 +159,16 @@ def test_what_can_be_deleted_is_deleted_before_a_problem_is_reported(
         files.remove_tree(tmp_path / "doomed")
     files.remove_tree(tmp_path / "doomed", ignore_errors=True)
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["doomed", "b", "b.png"]
+
+
+def test_waiting_for_a_lock_is_reported_and_ends(tmp_path: Path) -> None:
+    waits = []
+    path = tmp_path / "lock"
+    path.touch(0o644)  # of an earlier version
+    with files.locked(path, 10.0, lambda: waits.append("first")):
+        assert path.stat().st_mode & 0o777 == 0o600
+        with pytest.raises(TimeoutError), files.locked(path, 0.05, lambda: waits.append("second")):
+            pass
+    assert waits == ["second"]
+    with files.locked(path, 0.0):
+        pass

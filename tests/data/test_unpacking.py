@@ -347,17 +347,74 @@ def test_files_that_are_no_archives_are_left_and_named(tmp_path: Path) -> None:
         ("“in.zip/data/odd” is a link or a device", lambda: link(tarfile.SYMTYPE)),
         ("“in.zip/a/one.png” twice", twice),
         ("“in.zip/secret.png” is encrypted", lambda: special_zip("secret.png", flags=1)),
-        ("more than 50 files", lambda: zip_of(dict.fromkeys(NAMES[:49], b""))),
         ("nested more than 50 levels", lambda: zip_of({f"{'a/' * 50}b.png": b""})),
+    ],
+)  # fmt: skip
+def test_a_refused_archive_in_an_archive_remains_a_file(
+    tmp_path: Path, message: str, make: Callable[[], bytes], outer: Callable[..., bytes]
+) -> None:
+    files = {"one.png": b"1", "in/kept.png": b"kept", "in.zip": make()}
+    (tmp_path / "archive").write_bytes(outer({**files, "other.zip": zip_of({"2.png": b"2"})}))
+    progress = unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    assert unpacked(tmp_path / "folder") == {**files, "other/2.png": b"2"}
+    (note,) = progress.notes
+    assert note.startswith("in.zip is not unpacked. ") and re.search(message, note)
+    assert (progress.files, progress.bytes) == (4, sum(map(len, files.values())) + 1)
+    assert {path.name for path in (tmp_path / "folder").iterdir()} == {"one.png", "in", "in.zip", "other"}
+
+
+@pytest.mark.parametrize("outer", [zip_of, tar_of])
+@pytest.mark.parametrize(
+    ("message", "make"),
+    [
+        ("more than 50 files", lambda: zip_of(dict.fromkeys(NAMES[:49], b""))),
         ("more than 200 times larger", lambda: zip_of(BOMB, compression=zipfile.ZIP_DEFLATED)),
         ("larger than 1e-06 GB", lambda: zip_of({"a": b"x" * 600, "b": b"x" * 600})),
     ],
-)  # fmt: skip
-def test_archives_in_an_archive_are_refused_like_others(
+)
+def test_the_limits_include_archives_in_an_archive(
     refusal: Callable[..., str], message: str, make: Callable[[], bytes], outer: Callable[..., bytes]
 ) -> None:
     limits = replace(LIMITS, max_bytes=1000) if message.endswith("GB") else LIMITS
     assert re.search(message, refusal(outer({"one.png": b"", "in.zip": make()}), limits))
+
+
+LONG = "n" * 251
+DAMAGED = zip_of({"1.png": b"damaged"}).replace(b"damaged", b"demaged", 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "changed"),
+    [
+        ({"a/1": b"old", "a.zip": zip_of({"1": b"new"})}, {"a.zip files/1": b"new"}),
+        (
+            {"a/1": b"old", "a.zip files/1": b"old", "a.zip": zip_of({"1": b"new"})},
+            {"a.zip files 2/1": b"new"},
+        ),
+        ({"a/1": b"old", "a.zip files/1": b"old", "a.zip": DAMAGED}, None),
+        ({"a": b"old", "a.zip": zip_of({"1": b"new"})}, {"a.zip files/1": b"new"}),
+        # An archive with a folder of its name, beside the other archive of that name.
+        (
+            {"a.tar.gz": tar_of({"a/1": b"one"}, "w:gz"), "a.zip": zip_of({"2": b"two"})},
+            {"a/1": b"one", "a.zip files/2": b"two"},
+        ),
+        (
+            {"a.tar": tar_of({"a/1": b"one"}), "a.zip": DAMAGED, "a.zip.zip": zip_of({"2": b"two"})},
+            {"a/1": b"one", "a.zip": DAMAGED, "a.zip.zip files/2": b"two"},
+        ),
+        # No folder can have the name that it would need.
+        ({LONG: b"old", f"{LONG}.zip": zip_of({"1": b"new"})}, None),
+        ({".zip": zip_of({"1": b"new"}), ".tar": tar_of({"2": b"new"})}, {".zip files/1": b"new", ".tar files/2": b"new"}),
+    ],
+)  # fmt: skip
+def test_no_file_or_folder_gives_way_to_an_archive(
+    tmp_path: Path, files: dict[str, bytes], changed: dict[str, bytes] | None
+) -> None:
+    (tmp_path / "archive").write_bytes(zip_of(files))
+    progress = unpack(tmp_path / "archive", tmp_path / "folder", LIMITS)
+    kept = {name: data for name, data in files.items() if not name.endswith((".zip", ".tar", ".gz"))}
+    assert unpacked(tmp_path / "folder") == (files if changed is None else kept | changed)
+    assert progress.files == len(unpacked(tmp_path / "folder"))
 
 
 def test_the_limits_count_what_remains(tmp_path: Path, refusal: Callable[..., str]) -> None:

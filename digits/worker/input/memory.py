@@ -9,7 +9,7 @@ Other local users could make false claims; trainings would then only read their 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import logging
 import os
 import re
 import socket
@@ -19,12 +19,17 @@ from pathlib import Path
 
 import psutil
 
-from digits.core import gpu_driver
+from digits.core import files, gpu_driver
 
 # Maximum fraction of the free memory used for decoded images.
 RESIDENT_SHARE = 0.4
 
 NAMESPACE = "digits-memory"
+# Where all tasks of a user on this machine find their lock, and how long they wait for it.
+LOCK_PLACE = Path("/tmp")  # noqa: S108 - the folder in it is private
+LOCK_SECONDS = 10.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,18 @@ def claimed_by_others() -> int:
 
 
 @contextlib.contextmanager
-def locked() -> Iterator[None]:
-    """Let no other process list and make claims during the block."""
-    with open(__file__, "rb") as file:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+def locked(folder: Path | None = None) -> Iterator[None]:
+    """Let no other process of this user list and make claims during the block, as far as that can be had in time.
+
+    The lock is in a private ``folder`` of this machine: other users could hold one that they can open for ever.
+    """
+    folder = folder or LOCK_PLACE / f"digits-locks-{os.geteuid()}"
+    with contextlib.ExitStack() as stack:
+        try:
+            files.make_private_folder(folder)
+            stack.enter_context(files.locked(folder / "memory", LOCK_SECONDS))
+        except OSError as error:
+            log.warning("Trainings that start now may cache more images than fit: %s.", error)
         yield
 
 

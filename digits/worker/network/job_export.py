@@ -6,21 +6,19 @@ the folder of the job, like those that users start, so that later builds of the 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from digits.core import events, job, snapshot_list
 from digits.core import recipe as recipes
 from digits.core.events import Failed
-from digits.core.files import UnreadableFile
+from digits.core.files import UnreadableFile, locked
 from digits.core.recipe import ExportFormat
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE
@@ -28,6 +26,9 @@ from digits.data import model_export
 from digits.worker.failure import UserFault
 
 NAME = re.compile(rf"({job.ID})(?:/([^/]+))?")
+# How long to wait for another network that exports a snapshot of the same job.
+LOCK_SECONDS = 1800.0
+_LOCK_FILE = ".exports.lock"
 _TRAIN_FOLDER = "train"
 _EPOCH = re.compile(r"\d+(?:\.\d+)?")
 # In order of preference: Keras models can be trained.
@@ -53,8 +54,14 @@ def exported(job_id: str, snapshot: str | None, beside: Iterable[Path | None]) -
     if export := _find(folder, chosen):
         return export
     (folder / model_export.FOLDER).mkdir(exist_ok=True)
-    with _locked(folder / model_export.FOLDER):
-        return _find(folder, chosen[:1]) or _export(folder, job_id, chosen[0].name)
+    try:
+        with locked(folder / _LOCK_FILE, LOCK_SECONDS):
+            return _find(folder, chosen[:1]) or _export(folder, job_id, chosen[0].name)
+    except TimeoutError as error:
+        raise UserFault(
+            f"digits.pretrained: another process has exported the job {job_id} for {LOCK_SECONDS / 60:.0f} minutes.",
+            "Export a snapshot on the page of its model first.",
+        ) from error
 
 
 def _choose(folder: Path, job_id: str, snapshot: str | None) -> list[Snapshot]:
@@ -139,14 +146,3 @@ def _run(recipe: recipes.Export, folder: Path) -> Failed | None:
     if failures:
         return failures[-1]
     return Failed(message=f"Its export ended with exit code {done.returncode}.") if done.returncode else None
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Wait until no other network exports a snapshot of the same job."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
