@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 IDLE_SECONDS = 7 * 24 * 3600
 LONGEST_SECONDS = 30 * 24 * 3600
 RENEW_SECONDS = 3600
+# Sessions that ended early and are stored before those that have expired since are forgotten.
+MAX_ENDED = 10_000
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,9 @@ class Sessions:
         now = self._clock()
         with self._lock:
             self._ended[session.id] = session.started + LONGEST_SECONDS
-            self._ended = {name: until for name, until in self._ended.items() if until > now}
+            # A clock that is wrong for a moment must not make all of them valid again.
+            if len(self._ended) > MAX_ENDED:
+                self._ended = {name: until for name, until in self._ended.items() if until > now}
             if self._ended_file is not None:
                 try:
                     write_json(self._ended_file, self._ended)

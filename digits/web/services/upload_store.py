@@ -1,14 +1,17 @@
 """Uploads: files that are received in chunks, unpacked, and kept until they expire.
 
 Each upload has a folder with a random name. While data arrives, the size of ``data`` is the offset at which the
-upload resumes; nothing else records it, so it is correct however the server ended. When all data has arrived, a
-separate process unpacks it (`digits.data.unpacking`), and the folder of the result can be read like a data root. A
-server that starts, or whose disk was full, continues with the uploads whose data is complete.
+upload resumes, however the server ended. If the machine lost power, it is the last one at which the data was on disk:
+at the end of a request, and every `SYNC_BYTES` of a long one. When all data has arrived, a separate process unpacks it
+(`digits.data.unpacking`), and the folder of the result can be read like a data root. A server that starts, or whose
+disk was full, continues with the uploads whose data is complete.
 
     archives/3f…/upload.json    name, owner, length, state
     archives/3f…/data           the bytes received
+    archives/3f…/received.json  how many of them are on disk
     archives/3f…/unverified     the offset of a chunk whose checksum has not been verified
     archives/3f…/NAME/          the unpacked files
+    running-time.json           the clock by which uploads expire
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ from digits.core.settings import Settings
 from digits.data import unpacking
 from digits.data.unpacking import Limits, Progress, Unpacking
 from digits.data.zip_names import NameEncoding
+from digits.runtime.executors.processes import boot_id
 from digits.web.offload import in_thread
+from digits.web.services.running_time import RunningTime
 
 CHECKSUMS = ("sha256", "sha1")
 UNFINISHED_SECONDS = 24 * 3600.0
@@ -48,11 +53,16 @@ EXPIRY_SECONDS = 600.0
 # How often uploads that wait for free space are reconsidered.
 RETRY_SECONDS = 5.0
 POLL_SECONDS = 0.1
+# The most data of a request without a checksum that a power loss may cost.
+SYNC_BYTES = 64_000_000
+# Above this number of files, it is faster to sync all file systems than each file.
+MANY_FILES = 100
 MAX_NAME_BYTES = 100
 # The ids of expired uploads that are remembered, to report them as expired and not as unknown.
 MAX_REMEMBERED = 1000
 
 _STATE_FILE, _DATA_FILE, _MARK_FILE = "upload.json", "data", "unverified"
+_RECEIVED_FILE, _CLOCK_FILE = "received.json", "running-time.json"
 _ID = re.compile(r"[0-9a-f]{32}")
 
 log = logging.getLogger(__name__)
@@ -119,8 +129,21 @@ class Record(msgspec.Struct, kw_only=True):
     # The encoding of names in zip archives, if it was chosen, and those to choose from. With these, the data is kept.
     encoding: str = ""
     encodings: list[NameEncoding] = msgspec.field(default_factory=list)
-    # The time of the last change of the state, in Unix seconds.
+    # The time of the last change of the state, in Unix seconds, and by the clock of `RunningTime`; -1 if unknown.
     at: float
+    ran: float = -1.0
+
+
+class Received(msgspec.Struct, kw_only=True):
+    """The contents of ``received.json``: bytes of the data that are on disk.
+
+    ``boot`` identifies the run of the machine: as long as it lasts, all other bytes are still there, too. ``ran`` is
+    the time at which they arrived, by the clock of `RunningTime`.
+    """
+
+    offset: int
+    boot: str
+    ran: float
 
 
 class Upload:
@@ -137,6 +160,7 @@ class Upload:
         # Why the complete upload is not being unpacked, and the free space that it waits for, in bytes.
         self.problem: DigitsError | None = None
         self.needed_bytes = 0
+        self.received = Received(offset=0, boot="", ran=record.ran)
 
     @property
     def data(self) -> Path:
@@ -169,15 +193,32 @@ class Upload:
         return self.folder / self.record.content if self.record.state is State.READY else None
 
     @property
-    def received_at(self) -> float:
-        """When the last data arrived or the state changed, in Unix seconds."""
-        with contextlib.suppress(OSError):
-            if self.record.state is State.RECEIVING:
-                return max(self.record.at, self.data.stat().st_mtime)
-        return self.record.at
+    def ran(self) -> float:
+        """When the last data arrived or the state changed, by the clock of `RunningTime`."""
+        return max(self.record.ran, self.received.ran)
 
     def save(self, record: Record) -> None:
         files.write_json(self.folder / _STATE_FILE, record)
+
+    def save_received(self, ran: float) -> None:
+        """Make the data durable that has arrived by ``ran``; raises OSError."""
+        files.sync_file(self.data)
+        received = Received(offset=self.data.stat().st_size, boot=boot_id(), ran=ran)
+        files.write_json(self.folder / _RECEIVED_FILE, received)
+        self.received = received
+
+    def recover(self) -> None:
+        """Remove what a killed server, or a machine that lost power, has left incomplete; raises OSError."""
+        for name in (_STATE_FILE, _RECEIVED_FILE, _MARK_FILE):
+            files.remove_partial_writes(self.folder / name)
+        if self.record.state is not State.RECEIVING:
+            return
+        with contextlib.suppress(UnreadableFile):  # of an earlier version
+            self.received = files.read_json(self.folder / _RECEIVED_FILE, Received, below=self.folder)
+            if self.received.boot != boot_id():
+                self.mark.unlink(missing_ok=True)
+                os.truncate(self.data, min(self.received.offset, self.data.stat().st_size))
+        self.discard_unverified()
 
     def check_usable(self) -> None:
         """Raise an error if the upload was refused, or is complete but cannot be unpacked yet."""
@@ -193,7 +234,7 @@ class Upload:
         except FileNotFoundError:
             return
         except ValueError:
-            start = 0  # the mark was not written completely
+            start = self.received.offset  # the mark is damaged
         os.truncate(self.data, min(start, self.data.stat().st_size))
         self.mark.unlink()
 
@@ -223,21 +264,25 @@ class UploadStore:
     def start(self) -> None:
         """Load the uploads, and continue with those that are complete."""
         files.make_folder(self._folder)
+        self._clock = RunningTime(self._folder.with_name(_CLOCK_FILE))
         for folder in sorted(self._folder.iterdir()):
             if not _ID.fullmatch(folder.name):
                 continue
             try:
                 upload = Upload(folder, files.read_json(folder / _STATE_FILE, Record, below=folder))
-                files.remove_partial_writes(folder / _STATE_FILE)
-                upload.discard_unverified()
+                upload.recover()
                 if upload.state in (State.READY, State.FAILED) and not upload.record.encodings:
                     self._discard(upload.data)
                 self._uploads[upload.id] = upload
+                self._clock.advance_to(upload.ran)
             except UnreadableFile as error:
                 log.warning("upload %s is damaged and removed: %s", folder.name, error)
                 self._discard(folder)
             except OSError as error:  # such as too many open files: the next server may load it
                 log.error("upload %s cannot be loaded: %s", folder.name, error)
+        for upload in self._uploads.values():
+            if upload.ran < 0:  # of an earlier version
+                upload.received.ran = self._clock.seconds
         self.remove_expired()
         self._background = gevent.spawn(self._maintain)
 
@@ -245,6 +290,8 @@ class UploadStore:
         """Stop unpacking; the next server starts over."""
         if self._background is not None:
             self._background.kill()
+            with contextlib.suppress(OSError):
+                self._clock.save()
         for upload in self._uploads.values():
             _kill(upload)
 
@@ -266,9 +313,13 @@ class UploadStore:
         return upload
 
     def expires_at(self, upload: Upload) -> float:
-        """Return the Unix time at which the upload is removed, unless a dataset refers to it."""
+        """Return the Unix time at which the upload is removed, unless a dataset refers to it or the server stops."""
+        return time.time() + self._seconds_left(upload)
+
+    def _seconds_left(self, upload: Upload) -> float:
         is_open = upload.record.state is State.RECEIVING
-        return upload.received_at + (UNFINISHED_SECONDS if is_open else self._settings.upload_days * 86400)
+        seconds = UNFINISHED_SECONDS if is_open else self._settings.upload_days * 86400
+        return upload.ran + seconds - self._clock.seconds
 
     def create(self, name: str, length: int, owner: str | None, encoding: str = "") -> Upload:
         """Create an upload of ``length`` bytes. Raises TooLarge, BadRequest if there are too many, or DiskFull.
@@ -292,12 +343,21 @@ class UploadStore:
         self._check_space(length)
         folder = self._folder / secrets.token_hex(16)
         folder.mkdir(mode=0o700)
-        record = Record(name=safe_name(name), length=length, owner=owner, encoding=encoding, at=time.time())
+        record = Record(
+            name=safe_name(name),
+            length=length,
+            owner=owner,
+            encoding=encoding,
+            at=time.time(),
+            ran=self._clock.seconds,
+        )
         upload = Upload(folder, record)
         try:
             upload.data.touch(mode=0o600)
             self._uploads[upload.id] = upload  # before other requests run, which count them
+            in_thread(upload.save_received, record.ran)
             in_thread(upload.save, upload.record)
+            in_thread(files.sync_folder, self._folder)
         except BaseException:
             self._uploads.pop(upload.id, None)
             self._discard(folder)
@@ -316,12 +376,13 @@ class UploadStore:
             if upload.record.state is not State.RECEIVING or offset != in_thread(getattr, upload, "offset"):
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
             if checksum is not None:
-                in_thread(upload.mark.write_text, str(offset))
+                in_thread(files.write_bytes, upload.mark, str(offset).encode(), durable=False)
             try:
                 self._append(upload, offset, pieces, checksum)
             finally:
                 if not upload.is_deleted:
                     in_thread(upload.discard_unverified)
+                    in_thread(upload.save_received, self._clock.seconds)
             if upload.state is State.UNPACKING:
                 self._continue(upload)
                 upload.check_usable()
@@ -340,6 +401,8 @@ class UploadStore:
                 if end > upload.record.length:
                     raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
                 in_thread(_write, file, piece, digest)
+                if checksum is None and end - upload.received.offset >= SYNC_BYTES:
+                    in_thread(upload.save_received, self._clock.seconds)
         finally:
             in_thread(file.close)
         if checksum and digest and digest.digest() != checksum[1]:
@@ -392,7 +455,7 @@ class UploadStore:
         """Whether the time of an upload is over and no dataset refers to it."""
         if upload.state is State.UNPACKING or upload.writing.locked():
             return False
-        return time.time() > self.expires_at(upload) and not self._users_of(upload.id, False)
+        return self._seconds_left(upload) < 0 and not self._users_of(upload.id, False)
 
     def _remove_expired(self, upload: Upload) -> None:
         log.info("upload %s has expired", upload.id)
@@ -428,6 +491,7 @@ class UploadStore:
                 if time.monotonic() >= expiry_at:
                     expiry_at = time.monotonic() + EXPIRY_SECONDS
                     self.remove_expired()
+                    in_thread(self._clock.save)
             except Exception:  # the next round may succeed
                 log.exception("unexpected error in the maintenance of uploads; continuing")
             gevent.sleep(RETRY_SECONDS)
@@ -448,6 +512,7 @@ class UploadStore:
             if upload.record.state is State.RECEIVING:
                 in_thread(files.sync_file, upload.data)
                 self._set_state(upload, State.UNPACKING)
+                self._discard(upload.folder / _RECEIVED_FILE)
             if upload.unpacking is None and not upload.is_deleted:
                 self._start_unpacking(upload)
         except OSError as error:
@@ -463,7 +528,8 @@ class UploadStore:
         upload.needed_bytes = unpacking.SPARE_BYTES + size if lacks_space else 0
 
     def _set_state(self, upload: Upload, state: State, **changes: Any) -> None:
-        record = msgspec.structs.replace(upload.record, state=state, at=time.time(), **changes)
+        changes |= {"at": time.time(), "ran": self._clock.seconds}
+        record = msgspec.structs.replace(upload.record, state=state, **changes)
         in_thread(upload.save, record)
         upload.record = record
 
@@ -493,6 +559,10 @@ class UploadStore:
             self._postpone(upload, DiskFull(progress.error), True, progress.bytes)
             return
         if progress.is_finished:
+            if progress.files > MANY_FILES:
+                in_thread(os.sync)
+            else:
+                in_thread(files.sync_tree, target)
             content = unpacking.content_folder(target)
             self._set_state(
                 upload,
@@ -526,7 +596,8 @@ def safe_name(name: str) -> str:
 def folder_name(name: str) -> str:
     """Return the name of the folder for the archive ``name``: without its ending, and different from our files."""
     stem = unpacking.without_ending(name) or "upload"
-    return f"{stem} files" if stem in (_STATE_FILE, _DATA_FILE, _MARK_FILE) else stem
+    own_names = (_STATE_FILE, _DATA_FILE, _RECEIVED_FILE, _MARK_FILE)
+    return f"{stem} files" if stem in own_names else stem
 
 
 @contextlib.contextmanager

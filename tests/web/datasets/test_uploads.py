@@ -6,12 +6,14 @@ import base64
 import errno
 import hashlib
 import io
+import json
 import os
-import re
+import random
 import shutil
 import time
 import zipfile
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,9 @@ from hypothesis import strategies as st
 
 from digits.core.settings import Settings
 from digits.data.unpacking import Limits
+from digits.web.services.upload_store import UploadStore
 from tests.failing_disk import failing_disk
+from tests.power_loss import Recording, write
 from tests.site import Site, bars, open_site, site_settings
 
 TUS = {"Tus-Resumable": "1.0.0"}
@@ -442,20 +446,98 @@ def test_expired_uploads_are_removed(settings: Settings, archive: bytes) -> None
     used, unused = upload(site, archive), upload(site, archive)
     site.wait_for_end(site.dataset(folder_train=used["folder"]))
     address = create(site, 5).headers["Location"]
-    partial = settings.jobs_dir / ".server" / address.replace("uploads", "archives").strip("/")
-    long_ago = time.time() - 8 * 86400
-    for state in (used, unused):
-        record = Path(state["folder"]).parents[1] / "upload.json"
-        record.write_text(record.read_text().replace(f'"at": {state["changed"]}', f'"at": {long_ago}'))
-    record = partial / "upload.json"
-    record.write_text(re.sub(r'"at": [0-9.]+', f'"at": {long_ago}', record.read_text()))
-    os.utime(partial / "data", (long_ago, long_ago))
     site.close()
+    site = open_site(settings)
+    assert len(folders(site)) == 3
+    site.close()
+    clock = settings.jobs_dir / ".server" / "running-time.json"
+    clock.write_text(json.dumps({"seconds": json.loads(clock.read_text())["seconds"] + 8 * 86400}))
     site = open_site(settings)
     assert [path.name for path in folders(site)] == [used["id"]]
     assert site.client.head(address, headers=TUS).status_code == 410
     assert site.get(f"/uploads/{unused['id']}", headers={"Accept": "application/json"}).status_code == 410
     site.close()
+
+
+@pytest.mark.parametrize("days", [-20_000, -1, 10, 20_000])
+def test_a_clock_that_is_wrong_removes_no_upload(
+    settings: Settings, archive: bytes, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    def start() -> Site:
+        return open_site(settings)
+
+    wrong, right = (lambda: 1.8e9 + 86400 * days), (lambda: 1.8e9)
+    for clocks in ((right, wrong, right), (wrong, right, right)):
+        monkeypatch.setattr(time, "time", clocks[0])
+        site = start()
+        state = upload(site, archive)
+        address = create(site, len(archive)).headers["Location"]
+        send(site, address, 0, archive[:500])
+        site.close()
+        for clock in clocks[1:]:
+            monkeypatch.setattr(time, "time", clock)
+            site = start()
+            site.services.uploads.remove_expired()
+            assert offset_of(site, address) == 500
+            assert site.json(f"/uploads/{state['id']}")["state"] == "ready"
+            site.close()
+
+
+def test_verified_data_survives_a_power_loss(
+    settings: Settings, archive: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = open_site(settings)
+    place = site.services.folder / "archives"
+    chance = random.Random(0)
+    recording = Recording(place, tmp_path / "recording")
+    recording.start(monkeypatch)
+    address = create(site, len(archive)).headers["Location"]
+    ends = [400, 401, 900, len(archive) - 1]
+    states = [recording.surviving()]
+    for start, end in pairwise([0, *ends]):
+        fields = checksum(archive[start:end]) if start != 401 else {}
+        assert send(site, address, start, archive[start:end], **fields).status_code == 204
+        states.append(recording.surviving())
+    site.close()
+    monkeypatch.undo()
+    monkeypatch.setattr("digits.web.services.upload_store.boot_id", lambda: "of the next start")
+
+    def offset_after(state: dict[str, bytes | None]) -> int:
+        """The offset of the upload in a server that starts with this ``state``."""
+        shutil.rmtree(place)
+        write(state, place)
+        store = UploadStore(place, settings, lambda text, only_open: [], shutil.rmtree)
+        store.start()
+        (found,) = store.list(None)
+        store.stop()
+        assert found.data.read_bytes() == archive[: found.offset]
+        return found.offset
+
+    assert [offset_after(state) for state in states] == [0, *ends]
+    later = [
+        moment
+        for moment in recording.moments()
+        if f"{address.rpartition('/')[2]}/upload.json" in moment.names
+    ]
+    for moment in chance.sample(later, 12):
+        for state in recording.states(moment, chance):
+            offset_after(state)
+
+
+def test_a_killed_server_loses_no_data(settings: Settings, archive: bytes) -> None:
+    """Whether it is killed in a request, or while it notes where a chunk begins that is not verified yet."""
+    site = open_site(settings)
+    address = create(site, len(archive)).headers["Location"]
+    send(site, address, 0, archive[:1000])
+    site.close()
+    folder = settings.jobs_dir / ".server" / address.replace("uploads", "archives").strip("/")
+    for left, offset in ((None, 1100), ("", 1000)):
+        (folder / "data").write_bytes(archive[:1100])
+        if left is not None:
+            (folder / "unverified").write_text(left)
+        site = open_site(settings)
+        assert offset_of(site, address) == offset
+        site.close()
 
 
 def test_a_full_disk_is_reported(shared_site: Site, monkeypatch: pytest.MonkeyPatch, archive: bytes) -> None:

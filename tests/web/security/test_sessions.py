@@ -79,6 +79,19 @@ def test_ended_session_cannot_be_used_again(tmp_path: Path) -> None:
         assert reader.read(other) is not None
 
 
+def test_a_wrong_clock_makes_no_ended_session_valid(tmp_path: Path) -> None:
+    now = 1.8e9
+    sessions = Sessions("k" * 32, tmp_path / "ended.json", clock=lambda: now)
+    first, second = sessions.start("ada"), sessions.start("grace")
+    sessions.end(sessions.read(first))
+    second_session = sessions.read(second)
+    now += 20_000 * 86400
+    sessions.end(second_session)
+    now = 1.8e9
+    for reader in (sessions, Sessions("k" * 32, tmp_path / "ended.json", clock=lambda: now)):
+        assert reader.read(first) is None and reader.read(second) is None
+
+
 def test_damaged_list_of_ended_sessions_does_not_stop_the_server(tmp_path: Path) -> None:
     for text in ("", "[]", '{"a": "b"}', "{"):
         (tmp_path / "ended.json").write_text(text)
