@@ -1,6 +1,6 @@
 # Small object detector: finds boxes of objects of a few classes without pretrained weights.
 #
-# Designed for images of 64x64 to 512x512 pixels. Returns “boxes”, [N, 100, 6]: left, top, right, bottom, score and
+# Designed for images of 64x64 to 512x512 pixels. Returns “boxes”, [N, K, 6]: left, top, right, bottom, score and
 # class, in pixels of the image, the highest score first.
 # Recommended settings: Adam, learning rate 0.002, cosine decay, batches of 8, per-channel mean, random
 # horizontal flips and zoom.

@@ -1,7 +1,7 @@
 # Object detector with ResNet-50: finds boxes of objects in photos, after training on a few dozen images if it starts
 # from ImageNet weights.
 #
-# Designed for photos of 128x128 to 512x512; at least 32x32. Targets are boxes. The output “boxes”, [N, 100, 6],
+# Designed for photos of 128x128 to 512x512; at least 32x32. Targets are boxes. The output “boxes”, [N, K, 6],
 # contains left, top, right, bottom, score and class, in pixels of the image, the highest score first. 25,654,981
 # parameters for 1 class, 53,120 of them moving averages. The encoder has the weights of the network ResNet-50: start
 # from those of ImageNet, or from a model of this network. Without them, choose the small object detector.

@@ -12,17 +12,32 @@ MIN_IOU = 0.5
 # Results of `match` for detections without an object: false ones, and those in regions to ignore.
 FALSE, IN_IGNORED = -1, -2
 
+# COCO's limit on the detections of an image that count.
+_USUAL_DETECTIONS = 100
+
 Rows = NDArray[np.float32]
 
 
+def count_detections(most_objects: int) -> int:
+    """Return how many detections of an image count if none has more than ``most_objects`` objects.
+
+    COCO's limit, or if there are more objects, their number rounded up to hundreds: a perfect detector finds all.
+    """
+    return max(1, -(-most_objects // _USUAL_DETECTIONS)) * _USUAL_DETECTIONS
+
+
 def overlaps(boxes: Rows, others: Rows) -> NDArray[np.float64]:
-    """Return the IoU of all boxes, float64 [boxes, others]; the first columns are the edges."""
+    """Return the overlaps of ``boxes`` with ``others``, whose first columns are the edges, float64 [boxes, others].
+
+    It is the IoU; for others of the class `IGNORED_BOX`, the fraction of the box that is inside of them, as for COCO's
+    crowds: detections of single objects in a large region are all ignored.
+    """
     one, other = boxes[:, None, :4].astype(np.float64), others[None, :, :4].astype(np.float64)
     sides = np.minimum(one[..., 2:], other[..., 2:]) - np.maximum(one[..., :2], other[..., :2])
     shared: NDArray[np.float64] = np.prod(np.maximum(0, sides), axis=2)
     areas = [np.prod(np.maximum(0, each[..., 2:] - each[..., :2]), axis=2) for each in (one, other)]
-    union = areas[0] + areas[1] - shared
-    shared /= np.where(union > 0, union, 1)
+    whole = np.where(others[:, 4] == IGNORED_BOX, areas[0], areas[0] + areas[1] - shared)
+    shared /= np.where(whole > 0, whole, 1)
     return shared
 
 

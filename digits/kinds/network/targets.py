@@ -69,6 +69,10 @@ class Targets:
         ``columns`` is 0 for predictions of another rank. ``loss`` is None if the loss could not be built.
         """
 
+    def remark(self, shape: Sequence[int | None]) -> str:
+        """Return what limits predictions [N, …] of ``shape`` [...] on this dataset, for a warning; usually nothing."""
+        return ""
+
     def class_probabilities(self, predicted: NDArray[Any]) -> NDArray[Any] | None:
         """Return the probability of each class, [N, classes], from predictions [N, …]; None if they have none."""
         return None

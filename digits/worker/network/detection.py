@@ -15,7 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX, count_detections
+from digits.data.targets.boxes import Boxes
+from digits.worker import build_context
 from digits.worker.precision import full_precision
 
 # The cells that predict an object are at most this far from its center, in cells or as a fraction of its size.
@@ -24,8 +26,9 @@ _RADIUS_SHARE = 0.2
 _BOXES_WEIGHT = 2.0
 # Of two boxes of a class with a larger IoU, the one with the lower score is dropped.
 _LARGEST_IOU = 0.6
-# Peaks to choose from, per detection.
+# Peaks to choose from, per detection, and the most that are not chosen: memory grows with their square.
 _CANDIDATES = 2
+_MAX_REPEATED = 500
 _EPSILON = 1e-6
 
 
@@ -56,17 +59,19 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
     return tf.add(scores_loss, _BOXES_WEIGHT * boxes_loss, name="detection_loss")
 
 
-def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf.Tensor:
+def decode_boxes(scores: Any, edges: Any, stride: float, count: int | None = None) -> tf.Tensor:
     """Return the ``count`` detections with the highest scores, float32 [N, count, 6], from `detection_loss`'s maps.
 
+    By default, these are 100, or if an image of the dataset has more objects, their number rounded up to hundreds.
     A row contains the left, top, right and bottom edge in pixels, the score from 0 to 1, and the class. Only the
     largest scores in their neighborhood of 3 × 3 cells count, and of boxes of a class that overlap at an IoU of more
     than 0.6, only the one with the highest score. Rows after the last detection have the score 0.
     """
+    count = count or count_detections(_most_objects())
     probabilities = tf.sigmoid(full_precision.to_float32(scores))
     peaks = tf.nn.max_pool2d(probabilities, 3, 1, "SAME")
     probabilities = tf.where(probabilities >= peaks, probabilities, 0.0)
-    shape, candidates = tf.shape(probabilities), _CANDIDATES * count
+    shape, candidates = tf.shape(probabilities), min(_CANDIDATES * count, count + _MAX_REPEATED)
     flat = tf.reshape(probabilities, [shape[0], -1])
     # The map of a small image can have fewer cells.
     flat = tf.pad(flat, [[0, 0], [0, tf.maximum(candidates - tf.shape(flat)[1], 0)]])
@@ -79,6 +84,12 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int = 100) -> tf
     boxes, classes = (tf.gather(item, kept, batch_dims=1) for item in (boxes, classes))
     rows = tf.concat([boxes, best[..., None], classes[..., None]], axis=2)
     return tf.ensure_shape(rows, [None, count, 6])
+
+
+def _most_objects() -> int:
+    """Return the maximum number of objects in an image of the dataset whose network is being built, or 0."""
+    target = getattr(build_context.current().tower, "target", None)
+    return target.shape[0] if isinstance(target, Boxes) else 0
 
 
 def _are_repeated(boxes: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:

@@ -29,7 +29,9 @@ def objects_of(*rows: tuple[tuple[int, ...], int]) -> Any:
         ((0, 0, 10, 5), 0, 0),  # an IoU of a half
         ((0, 0, 10, 4), 0, FALSE),
         ((20, 0, 30, 10), 0, IN_IGNORED),
-        ((20, 0, 30, 4), 0, FALSE),
+        ((20, 0, 24, 4), 1, IN_IGNORED),  # a small part of the region
+        ((16, 0, 24, 10), 0, IN_IGNORED),  # half of it in the region
+        ((15, 0, 24, 10), 0, FALSE),
     ],
 )
 def test_a_detection_finds_an_object_of_its_class(edges: tuple[int, ...], index: int, found: int) -> None:

@@ -58,7 +58,12 @@ class Evaluation(evaluation.Evaluation):
             "classes": [
                 {**scores.get(number, nothing), "support": count} for number, count in enumerate(support)
             ],
-            "detections": {**curve, "matrices": matrices},
+            "detections": {
+                **curve,
+                "matrices": matrices,
+                "limit": detections.shape[1],
+                "most_objects": max((image.count for image in images), default=0),
+            },
         }
 
     def _match(self, results: SplitResults) -> list[_Image]:

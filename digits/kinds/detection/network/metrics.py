@@ -13,25 +13,27 @@ from numpy.typing import NDArray
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.box_matching import IGNORED_BOX, count_detections
 from digits.kinds.detection.network.targets import COLUMNS, select_boxes
 from digits.kinds.network import metrics
 
-# COCO's limit on the detections of an image.
-MAX_DETECTIONS = 100
 _TRUE_COLUMNS = 5
 _NO_PRECISION = {"map": 0.0, "map50": 0.0}
 
 
 class Metrics(metrics.Metrics):
-    """COCO's mAP, over IoU thresholds from 0.5 to 0.95, and mAP at 0.5, for whole splits."""
+    """COCO's mAP, over IoU thresholds from 0.5 to 0.95, and mAP at 0.5, for whole splits.
+
+    The detections with the highest scores of each image count, up to `count_detections`.
+    """
 
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
         """The detections and the objects of each record, float32 [N, 6 · detections + 5 · objects]."""
         detected = select_boxes(output)
         if detected is None or detected.shape[1] is None:
             return None
-        _, order = tf.math.top_k(detected[..., 4], min(detected.shape[1], MAX_DETECTIONS))
+        counted = count_detections(self.target.shape[0])
+        _, order = tf.math.top_k(detected[..., 4], min(detected.shape[1], counted))
         best = tf.gather(detected, order, batch_dims=1)
         rows = tf.shape(y)[0]
         values = tf.concat(
@@ -151,10 +153,10 @@ def _match_images(
         np.column_stack([of_image, _as_coco(detections), detections[:, 4:6]]).astype(np.float64)
     )
     evaluation = COCOeval(truth, results, "bbox")
-    # Objects of all areas, and the maximum number of detections per image.
+    # Objects of all areas, and all detections.
     parameters = evaluation.params
     parameters.areaRng, parameters.areaRngLbl = parameters.areaRng[:1], parameters.areaRngLbl[:1]
-    parameters.maxDets = [MAX_DETECTIONS]
+    parameters.maxDets = [len(detections)]
     evaluation.evaluate()
     return evaluation
 

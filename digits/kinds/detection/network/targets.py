@@ -10,6 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data.images import Geometry
+from digits.data.targets.box_matching import count_detections
 from digits.data.targets.palette import css_color
 from digits.kinds.network import targets
 from digits.kinds.network.targets import LossLabels, UnsuitableOutput
@@ -57,6 +58,16 @@ class Targets(targets.Targets):
                 "The network’s loss does not depend on the boxes of the dataset.",
                 "Only networks trained for object detection can make predictions.",
             )
+
+    def remark(self, shape: Sequence[int | None]) -> str:
+        most = self.target.shape[0]
+        if not shape or shape[0] is None or shape[0] >= most:
+            return ""
+        return (
+            f"The network returns at most {shape[0]:,} detections for an image, but images of the dataset have up to "
+            f"{most:,} objects: the metrics count all others as missed. Return more, for example with "
+            f"digits.decode_boxes(…, count={count_detections(most)})."
+        )
 
     def accepts(self, shape: Sequence[int]) -> bool:
         return len(shape) == 2 and shape[1] == COLUMNS
