@@ -29,8 +29,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     ``validated`` and ``saved`` are the steps of the latest validation and the latest
     snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
     of the dataset, and of a step) define the position in the record order. ``watched``
-    is the state of `digits.core.best_metric`, ``random`` that of Python's random generators, and
-    ``curve`` the pending part of the next metrics row. ``trunk`` lists the names of the pretrained variables of a
+    is the state of `digits.core.best_metric`, and ``curve`` the pending part of the next metrics row. ``trunk`` lists the names of the pretrained variables of a
     fine-tuning. ``workers`` shared the training.
     """
 
@@ -44,7 +43,6 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     saved: Integer = -1
     wants_pictures: bool = False
     watched: JsonObject = field(default_factory=dict)
-    random: JsonObject = field(default_factory=dict)
     curve: JsonObject | None = None
     trunk: list[str] = field(default_factory=list)
     workers: Count = 1
@@ -57,7 +55,8 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
 
 class _File(Struct):
     sha256: str
-    point: JsonObject
+    # Earlier versions stored more numbers in it than a `JsonObject` may have.
+    point: dict[str, Any]
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:

@@ -50,12 +50,10 @@ REGISTER = {
         tensorflow.python.framework.random_seed: get_seed(op_seed)
         tensorflow.python.ops.while_v2: while_loop
         tensorflow.python.ops.stateful_random_ops: global_generator
+        tensorflow.python.ops.stateful_random_ops.Generator: skip(self, delta) state
+        keras.src.random.seed_generator.SeedGenerator: next(self, ordered=...) get_config(self)
         tensorflow.python.framework.ops.Operation: _set_attr(self, attr_name, attr_value)
         tensorflow.core.framework.attr_value_pb2: AttrValue
-    """,
-    "The generators that a network creates are saved with the state of the training.": """
-        numpy.random: default_rng(seed=...) RandomState
-        random: Random
     """,
     "The calls of layers, their losses and their regularization belong to one trace of the network.": """
         keras.src.layers.layer.Layer: _get_regularization_losses(self)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+
+from msgspec import structs
 
 from digits.core.resume_point import ResumePoint, resume_point, resume_points
 
@@ -23,3 +27,12 @@ def test_changed_file_is_read_again(tmp_path: Path) -> None:
     points, faults = resume_points(tmp_path)
     assert not points
     assert list(faults) == ["snapshot_1.ckpt"]
+
+
+def test_points_of_earlier_versions_may_contain_many_random_numbers(tmp_path: Path) -> None:
+    """They stored the states of Python's generators, which are no longer used."""
+    body = {**structs.asdict(point(10)), "random": {"made": [[number] for number in range(30_000)]}}
+    checksum = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+    file = tmp_path / "snapshot_1.ckpt.resume.json"
+    file.write_text(json.dumps({"sha256": checksum, "point": body}))
+    assert resume_points(tmp_path) == ([point(10)], {})

@@ -54,6 +54,51 @@ return slim.fully_connected(model, self.nclasses, activation_fn=None, scope='fc'
 """
 )
 
+# Every source of random numbers of Keras and of TensorFlow's generators. The step averages the variables over all workers
+# and replicas.
+NOISES = classifier(
+    """
+layers, ones = tf.keras.layers, tf.ones([1, 4, 4, 500])
+images = tf.tile(tf.range(8.0)[None, None, :, None], [60, 8, 1, 1]) * 30.0
+noises = {
+    'dropout': layers.Dropout(0.5)(ones),
+    'seeded': layers.Dropout(0.5, seed=3)(ones),
+    'spatial': layers.SpatialDropout2D(0.5)(ones),
+    'gaussian_dropout': layers.GaussianDropout(0.5)(ones),
+    'gaussian_noise': layers.GaussianNoise(1.0)(ones),
+    'alpha_dropout': layers.AlphaDropout(0.5)(ones),
+    'flip': layers.RandomFlip('horizontal')(images),
+    'shift': layers.RandomTranslation(0.4, 0.4)(images),
+    'brightness': layers.RandomBrightness(0.5)(images),
+    'function': keras.random.normal([500]),
+    'generator': tf.random.get_global_generator().normal([500]),
+    'own_generator': generator.uniform([500]),
+    'operation': tf.random_normal([500]),
+}
+for name, noise in noises.items():
+    last = tf.get_variable(name, noise.shape, trainable=False, initializer=tf.zeros_initializer())
+    own = tf.get_variable(name + '_square', noise.shape, trainable=False, initializer=tf.zeros_initializer())
+    if self.is_training:
+        last.assign(noise)
+        own.assign(tf.square(noise))
+return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None, scope='fc')
+""",
+    head="generator = tf.random.Generator.from_seed(5)",
+)
+
+
+def equal_noises(weights: dict[str, Any]) -> list[str]:
+    """Return the names of the `NOISES` that two workers or replicas have drawn alike, given the variables."""
+    names = [name.removesuffix("_square") for name in weights if name.endswith("_square")]
+    return [
+        name
+        for name in names
+        # The mean of the squares is the square of the mean only for equal numbers.
+        if abs(weights[f"{name}_square"] - weights[name] ** 2).max()
+        < 1e-4 * (1 + weights[f"{name}_square"].max())
+    ]
+
+
 KERAS_LENET = classifier(
     """
 layers = tf.keras.layers

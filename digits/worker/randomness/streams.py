@@ -2,7 +2,9 @@
 
 TensorFlow's random operations keep counters inside the runtime, which cannot be saved, so a resumed run would draw
 different numbers. While a network is traced for training, its random operations are therefore replaced by stateless
-ones with the same distribution, which are as fast.
+ones with the same distribution, which are as fast. The generators of TensorFlow and Keras, such as those of Keras'
+dropout, keep their counters in variables, which all workers and replicas share; theirs are replaced too, so that
+each draws numbers of its own.
 
 Inside loops, branches and functions of the network, an operation may run several times per step; there it counts
 its calls in a variable, which is saved.
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from keras.random import SeedGenerator
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import random_seed
 from tensorflow.python.ops import gen_random_ops, stateful_random_ops, while_v2
@@ -50,14 +53,8 @@ class Randomness:
         with build_context.extend(draw=_Draw(self, stage, step, rank)):
             yield
 
-    @property
-    def variables(self) -> dict[str, tf.Variable]:
-        """All variables that snapshots must contain, by name."""
-        generator = stateful_random_ops.global_generator
-        return {**self.state, f"{STATE_SCOPE}/generator": generator.state} if generator else dict(self.state)
-
     def begin(self) -> None:
-        """Seed TensorFlow's global generator, if the network uses it."""
+        """Seed TensorFlow's global generator, if the network uses it: predictions draw from it."""
         if stateful_random_ops.global_generator:
             stateful_random_ops.global_generator.reset_from_seed(self._seed)
 
@@ -90,12 +87,19 @@ class _Draw:
         self._count = 0
         self.counted = 0  # operations that count their calls
         self.own_seed: int | None = None  # the user's seed for the operation being built
+        self._calls: dict[Any, int] = {}  # of Keras generators
 
-    def next(self) -> tuple[int, tf.Tensor]:
-        """Return the key of the next operation, and the number of its draw, int64."""
+    def next_of(self, generator: SeedGenerator) -> tuple[int, tf.Tensor]:
+        """Return `next` for a call of ``generator``; those with the same seed of the user draw the same numbers."""
+        number = self._calls[generator] = self._calls.get(generator, -1) + 1
+        seed = generator.get_config()["seed"]
+        return self.next() if seed is None else self.next(("keras", seed, number))
+
+    def next(self, place: tuple[int | str, ...] = ()) -> tuple[int, tf.Tensor]:
+        """Return the key of the next operation, which ``place`` may identify, and the number of its draw, int64."""
         own_seed, self.own_seed = self.own_seed, None
         number, self._count = self._count, self._count + 1
-        place = ("own", own_seed) if own_seed is not None else ("nth", number)
+        place = place or (("own", own_seed) if own_seed is not None else ("nth", number))
         key = self._randomness.key(self._stage, self._rank, *place)
         if tf.compat.v1.get_default_graph() is self.graph:
             return key, self.step
@@ -203,7 +207,46 @@ def _install() -> None:
         return original(op_seed)
 
     patched_names.install(random_seed, "get_seed", get_seed)
+    patched_names.install(SeedGenerator, "next", _next_seed(SeedGenerator.next))
+    generator = stateful_random_ops.Generator
+    patched_names.install(generator, "skip", _skip(generator.skip))
     patched_names.install(while_v2, "while_loop", _run_in_order(while_v2.while_loop))
+
+
+def _next_seed(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the seeds of a Keras generator functions of the step instead of a variable."""
+
+    @functools.wraps(original)
+    def next_seed(self: Any, ordered: bool = True) -> Any:
+        draw = _draw_in_trace()
+        if draw is None:
+            return original(self, ordered)
+        key, number = draw.next_of(self)
+        # Keras reduces both numbers to 31 bits.
+        return tf.stack([tf.constant(key >> 33, tf.int64), tf.constant(key & 0x3FFFFFFF, tf.int64) + number])
+
+    return next_seed
+
+
+def _skip(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the counter and key of a generator of TensorFlow functions of the step instead of a variable."""
+
+    @functools.wraps(original)
+    def skip(self: Any, delta: Any) -> Any:
+        draw = _draw_in_trace()
+        if draw is None:
+            return original(self, delta)
+        key, number = draw.next()
+        unused = [tf.zeros([], tf.int64)] * (int(self.state.shape[0]) - 2)
+        return tf.stack([*unused, number, tf.constant(key - 2**63, tf.int64)])
+
+    return skip
+
+
+def _draw_in_trace() -> _Draw | None:
+    """Return the context of the random operations that are being traced; None outside of `Randomness.draw_for`."""
+    draw = _current_draw()
+    return draw if draw is not None and _is_traced(draw.graph) else None
 
 
 def _run_in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
@@ -231,8 +274,8 @@ def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
 
     @functools.wraps(original)
     def function(*args: Any, **kwargs: Any) -> Any:
-        draw = _current_draw()
-        if draw is None or not _is_traced(draw.graph):
+        draw = _draw_in_trace()
+        if draw is None:
             return original(*args, **kwargs)
         kwargs.pop("seed", None)
         kwargs.pop("seed2", None)

@@ -190,6 +190,12 @@ def test_four_workers_train_as_one_does(trained: Any, train_together: Any, in_ch
     check_close(alone, together, in_child)
 
 
+def test_workers_draw_numbers_of_their_own(train_together: Any) -> None:
+    outcome = train_together(networks.NOISES, 2, "noises", epochs=1, batch_size=8)
+    weights = snapshot(outcome.job_folder, "snapshot_1.ckpt")
+    assert networks.equal_noises(weights) == []
+
+
 def test_all_workers_keep_the_same_state_and_resume_exactly(model: Any, gang: Any) -> None:
     """Batch normalization sees other images on each worker, and each draws its own dropout."""
     settings = SETTINGS | {"epochs": 12, "batch_accumulation": 1, "augment": {}, "val_interval": 0.5}

@@ -30,7 +30,6 @@ from digits.worker.input.preparation import Chunk, Preparation
 from digits.worker.network import inference
 from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
-from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.loop.activations import Activations
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
@@ -118,7 +117,7 @@ class Resources:
         )
         self.optimizer = Optimizer(recipe.solver)
         self.head_optimizer = Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head")
-        self.randomness, self.generators = Randomness(seed), PythonGenerators()
+        self.randomness = Randomness(seed)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -128,7 +127,7 @@ class Resources:
             **self.store.local,
             **self.optimizer.state,
             **self.head_optimizer.state,
-            **self.randomness.variables,
+            **self.randomness.state,
         }
 
     @property
@@ -137,7 +136,7 @@ class Resources:
 
     def save_state(self) -> SavedState:
         """Save what running the network may modify apart from its weights."""
-        return SavedState(self.store, self.randomness, self.generators)
+        return SavedState(self.store, self.randomness)
 
     @property
     def measures_updates(self) -> bool:
@@ -242,18 +241,11 @@ def build(
     A resumed training knows its ``trunk``. With ``measures_labels``, the steps also measure the cross-entropy over the
     classes. Raises UserFault for mistakes of the network, and whatever its code raises.
     """
-    with resources.generators.record():
-        return _build(resources, board, measures_labels, trunk)
-
-
-def _build(
-    resources: Resources, board: TensorBoardLog, measures_labels: bool, known_trunk: Sequence[str]
-) -> Steps:
     recipe, store, data = resources.recipe, resources.store, resources.data
     net = resources.network()
     shown, fault = inference.trace_for_display(net, store)
     config = _config_for(resources, shown)
-    trunk = (known_trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
+    trunk = (trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
     store.trunk = frozenset(trunk)
     head_steps = _head_steps(resources)
     factor = recipe.fine_tune.trunk_factor if recipe.fine_tune else 1.0

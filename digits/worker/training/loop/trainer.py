@@ -174,7 +174,6 @@ class Trainer:
         self._rows.restore(point.step, self._steps.training.traced.names, point.curve)
         self._validated = point.validated
         self._wants_pictures = point.wants_pictures and bool(self._steps.training.traced.pictures)
-        self._resources.generators.restore(point.random)
         if point.workers != self._gang.workers:
             before, now = count_of(point.workers, "worker"), count_of(self._gang.workers, "worker")
             message = f"The training continues with {now} after {before}: its weights may differ by rounding."
@@ -400,7 +399,6 @@ class Trainer:
             saved=self._checkpoints.saved_step,
             wants_pictures=self._wants_pictures,
             watched=self._checkpoints.state(),
-            random=self._resources.generators.state(),
             curve=self._rows.state(self._steps.training.traced.names),
             trunk=list(self._steps.trunk),
             workers=self._gang.workers,

@@ -17,7 +17,6 @@ from digits.worker.input.preparation import Chunk, Preparation, chunk_signature
 from digits.worker.network import tower
 from digits.worker.network.network import Network
 from digits.worker.network.variables import VariableStore, make_state, plain_name
-from digits.worker.randomness.python_generators import PythonGenerators
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.loop.timeline import Pace
 from digits.worker.training.step import numerics
@@ -33,15 +32,14 @@ MAX_RECORD_VALUES_PER_CALL = 4_000_000
 class SavedState:
     """The present values of everything that running a network may modify apart from its weights.
 
-    That is variables that are not trained, such as moving averages and the counters of metrics, and the states
-    of random generators. As a context manager, it restores them when the block ends.
+    That is variables that are not trained, such as moving averages, and the counters of metrics and of random numbers.
+    As a context manager, it restores them when the block ends.
     """
 
-    def __init__(self, store: VariableStore, randomness: Randomness, generators: PythonGenerators) -> None:
-        variables = {**store.variables, **store.local, **randomness.variables}
+    def __init__(self, store: VariableStore, randomness: Randomness) -> None:
+        variables = {**store.variables, **store.local, **randomness.state}
         self._values = [(item, item.numpy()) for item in variables.values() if not item.trainable]
-        self._store, self._generators = store, generators
-        self._generators_state = generators.state()
+        self._store = store
 
     def __enter__(self) -> None:
         pass
@@ -53,7 +51,6 @@ class SavedState:
         """Restore all values."""
         for variable, value in self._values:
             variable.assign(value)
-        self._generators.restore(self._generators_state)
 
     def restore_network(self) -> None:
         """Restore the variables that belong to the network, such as moving averages, but no counters."""

@@ -203,6 +203,12 @@ def test_replicas_share_variables_created_directly(model: Any, in_own_child: Any
     assert names == {*made, "global_step"}
 
 
+def test_replicas_draw_numbers_of_their_own(model: Any, in_own_child: Any) -> None:
+    outcome = _on_processors(in_own_child, model(networks.NOISES, epochs=1))
+    weights = snapshot(outcome.job_folder, "snapshot_1.ckpt")
+    assert networks.equal_noises(weights) == []
+
+
 def test_a_network_can_require_one_device(train: Any, model: Any, in_own_child: Any) -> None:
     network = REPORTING.replace("(Tower):", "(Tower):\n    disableAutoDataParallelism = True")
     outcome = _on_processors(in_own_child, model(network, batch_size=7))

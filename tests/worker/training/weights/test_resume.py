@@ -25,18 +25,17 @@ from digits.runtime import standalone
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
 
-# All kinds of random numbers: dropout of slim and Keras, noise, a loop that draws in each iteration,
-# NumPy's global generator and the network's own generators, in training and validation.
+# All kinds of random numbers: dropout of slim and Keras, augmentation, noise, a loop that draws in each iteration, and
+# TensorFlow's generators, in training and validation.
 RANDOM = networks.classifier(
     """
 x = slim.flatten(self.x) / 100.0
 x = slim.dropout(x, 0.8, is_training=self.is_training)
 x = tf.keras.layers.Dropout(0.2)(x)
 x += tf.random_normal(tf.shape(x), stddev=0.1) + tf.truncated_normal([144], stddev=0.1, seed=3)
-x *= tf.reshape(tf.py_func(lambda: np.float32(np.random.uniform(0.9, 1.1)), [], tf.float32), [])
-made = [np.random.RandomState(7), np.random.default_rng(8), random.Random(9)]
-draw = lambda: np.float32([made[0].uniform(0.9, 1.1), made[1].uniform(0.9, 1.1), made[2].uniform(0.9, 1.1)])
-x *= tf.reduce_prod(tf.reshape(tf.py_func(draw, [], tf.float32), [3]))
+x = tf.keras.layers.GaussianNoise(0.1, seed=4)(x)
+x = slim.flatten(tf.keras.layers.RandomTranslation(0.1, 0.1)(tf.reshape(x, [-1, 12, 12, 1])))
+x *= generator.uniform([144], 0.9, 1.1)
 turns = tf.map_fn(lambda row: tf.random_uniform([]) + row, tf.range(40.0))
 x += tf.reduce_sum(turns * tf.range(40.0)) / 20000.0
 x += 0.1 * keras.random.normal([144]) + 0.1 * tf.random.get_global_generator().normal([144])
@@ -47,7 +46,7 @@ self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
 x = slim.fully_connected(x, 16, weights_regularizer=slim.l2_regularizer(0.001))
 return slim.fully_connected(x, self.nclasses, activation_fn=None)
 """,
-    head="import random",
+    head="generator = tf.random.Generator.from_seed(7)",
 )
 
 SETTINGS: dict[str, Any] = {
@@ -287,7 +286,7 @@ def test_resumes_within_an_epoch(often: None, model: Any, start: Any, resume: An
 def test_stopping_in_a_validation_repeats_no_random_numbers(
     often: None, model: Any, start: Any, resume: Any
 ) -> None:
-    """NumPy's generator continues from its state before the validation, which is repeated."""
+    """The validation is repeated, and the training continues with the numbers of its steps."""
     network = networks.classifier(
         """
 def draw():
@@ -296,8 +295,9 @@ def draw():
         if len(drawn) == 5 and not os.path.exists('stopped'):
             open('stopped', 'w').close()
             os.kill(os.getpid(), signal.SIGTERM)
-    return np.float32(np.random.uniform(0.5, 1.5))
+    return np.float32(1)
 x = slim.flatten(self.x / 100.0) * tf.reshape(tf.py_func(draw, [], tf.float32), [])
+x *= keras.random.uniform([], 0.5, 1.5) * tf.random.get_global_generator().uniform([], 0.5, 1.5)
 return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """,
         head="import signal\ndrawn = []",
