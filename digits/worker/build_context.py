@@ -48,7 +48,7 @@ class BuildContext:
     - ``pretrained``: collects the pretrained models that the network requests, or None.
     - ``folder``, ``dataset``: the folders of the network's file and of its dataset, or None outside of a build.
     - ``reduction``: averages statistics of the batch over the workers that share it
-      (`digits.worker.training.step.reduction`), or None if each worker normalizes by its own records.
+      (`digits.worker.training.step.replication.Reduction`), or None if each worker normalizes by its own records.
     - ``draw``: the source of reproducible random numbers (see `digits.worker.randomness.streams`), or None.
     """
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
+from digits.worker.exporting import metadata
 from digits.worker.exporting.exported import Exported, ServedModel, input_name, refuse_operations
 from digits.worker.failure import UserFault, first_line
 from digits.worker.training.models.trained import Trained
@@ -71,6 +72,7 @@ def write_litert(
             "Export it as a SavedModel, which supports all operations.",
         ) from error
     file.write_bytes(content)
+    metadata.add_to_litert(file, metadata.describe(model, exported))
 
 
 def write_onnx(exported: Exported, trained: Trained, file: Path) -> None:
@@ -112,6 +114,7 @@ def write_onnx(exported: Exported, trained: Trained, file: Path) -> None:
         dimensions = value.type.tensor_type.shape.dim
         if dimensions and dimensions[0].dim_param:
             dimensions[0].dim_param = "N"
+    metadata.add_to_onnx(model, metadata.describe(trained, exported))
     onnx.save(model, str(file))
 
 

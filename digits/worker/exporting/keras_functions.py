@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from keras import KerasTensor, ops
+from numpy.typing import NDArray
 
 from digits.worker import patched_names
 from digits.worker.exporting.exported import NotExportable
@@ -70,7 +71,9 @@ def refuse(operation: TensorFlowOperation) -> NotExportable:
 
 
 def _translate(function: Any, args: Any, kwargs: Any) -> Any:
-    name = str(getattr(function, "__name__", "")).removesuffix("_v2")
+    name = str(getattr(function, "__name__", ""))
+    if name not in _TRANSLATIONS:
+        name = name.removesuffix("_v2")
     if name not in _SIMPLE and name not in _TRANSLATIONS:
         raise NotImplementedError
     signature = inspect.signature(function)
@@ -236,6 +239,34 @@ def _resize(images: Any, size: Any, method: Any = "bilinear", antialias: bool = 
     )
 
 
+def _resize_as_before(
+    images: Any, size: Any, method: Any = 0, align_corners: bool = False, preserve_aspect_ratio: bool = False
+) -> Any:
+    """Resize as TensorFlow 1 does, which samples the corners of pixels instead of their centers."""
+    is_nearest = {0: False, "bilinear": False, 1: True, "nearest": True}.get(method)
+    if is_nearest is None or preserve_aspect_ratio or None in images.shape[1:3]:
+        raise ValueError("unsupported method or sizes")
+    sizes = _integers(size)
+    weights = [
+        _sampling(before, after, is_nearest, align_corners)
+        for before, after in zip(images.shape[1:3], sizes, strict=True)
+    ]
+    return ops.einsum("yh,xw,bhwc->byxc", *weights, images)
+
+
+def _sampling(before: int, after: int, is_nearest: bool, align_corners: bool) -> NDArray[np.float32]:
+    """Return the weights of the ``before`` pixels of a row in each of the ``after`` pixels, [after, before]."""
+    is_aligned = align_corners and after > 1
+    places = np.arange(after) * np.float32((before - 1) / (after - 1) if is_aligned else before / after)
+    if is_nearest:
+        places = np.minimum(np.floor(places + 0.5) if align_corners else np.floor(places), before - 1)
+    low = np.minimum(np.floor(places), before - 1).astype(int)
+    weights, rows = np.zeros((after, before), np.float32), np.arange(after)
+    np.add.at(weights, (rows, low), 1 - (places - low))
+    np.add.at(weights, (rows, np.minimum(low + 1, before - 1)), places - low)
+    return weights
+
+
 def _like(value: float) -> Any:
     def filled(tensor: Any = None, input: Any = None, dtype: Any = None) -> Any:
         like = input if tensor is None else tensor
@@ -328,5 +359,6 @@ _TRANSLATIONS: dict[str, Any] = {
     "ones_like": _like(1),
     "matmul": _matmul,
     "einsum": lambda equation, inputs: ops.einsum(equation, *inputs),
-    "resize_images": _resize,
+    "resize_images_v2": _resize,
+    "resize_images": _resize_as_before,
 }

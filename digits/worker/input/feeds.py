@@ -482,7 +482,7 @@ class _StreamedFeed:
         order: Order,
         explain: Callable[[Exception], Exception],
     ) -> None:
-        self._reader, self._decoder, self._order, self._explain = reader, decoder, order, explain
+        self._reader, self._decoder, self._explain = reader, decoder, explain
         self._queue: queue.Queue[Any] = queue.Queue()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read_ahead, name="records", daemon=True)

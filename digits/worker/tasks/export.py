@@ -25,17 +25,23 @@ from digits.core.events import EventLog, Progressed, Warned
 from digits.core.files import publish_folder, remove_tree, tree_bytes, write_json
 from digits.data import image_conversion
 from digits.data import model_export as exports
-from digits.data.image_conversion import FULL_BITS
 from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
-from digits.worker.exporting import conversion, example, images, keras_model, model_card, verification
+from digits.worker.exporting import (
+    conversion,
+    example,
+    images,
+    keras_model,
+    metadata,
+    model_card,
+    verification,
+)
 from digits.worker.exporting.exported import (
     Exported,
     LayerOutputs,
     NotExportable,
     ServedModel,
     check_is_exportable,
-    input_name,
     required_batch,
 )
 from digits.worker.exporting.verification import TOLERANCE, RuntimeRefusal, Verified
@@ -179,10 +185,9 @@ class _Export:
         count, source, batch = images_used
         snapshot = next(item for item in snapshot_list.read(self._model) if item.name == recipe.snapshot)
         about = _about(model, exported)
-        target = manifest.target
-        labels = target.labels or target.contained_names
+        labels = about["labels"]
         if labels:
-            (self._folder / LABELS_FILE).write_text("".join(f"{label}\n" for label in labels))
+            (self._folder / LABELS_FILE).write_text(metadata.labels_text(labels))
         (self._folder / exports.EXAMPLE_FILE).write_text(
             example.example(model, recipe.format, batch, bool(labels))
         )
@@ -226,29 +231,8 @@ class _Export:
 
 
 def _about(model: Trained, exported: Exported) -> dict[str, Any]:
-    manifest = model.manifest
-    pixels = {
-        "range": [0, 255] if manifest.dtype == "uint8" else None,
-        "colors": "RGB" if manifest.channels == 3 else "gray",
-        "resize_mode": manifest.resize_mode,
-        **({} if manifest.bits == FULL_BITS else {"bits": manifest.bits}),
-    }
     return {
-        "input": {
-            "name": input_name(model),
-            "shape": [exported.signature.inputs[0].shape[0], *model.input_shape],
-            "type": "float32",
-            **({} if model.traced.latent else pixels),
-        },
-        "outputs": {
-            name: {
-                "shape": spec.shape.as_list() if spec.shape.rank is not None else None,
-                "type": spec.dtype.name,
-            }
-            for name, spec in exported.signature.structured_outputs.items()
-        },
-        "target": {"names": manifest.target.names, "classes": manifest.target.classes},
-        "labels": manifest.target.labels,
+        **metadata.describe(model, exported),
         "parameters": model.store.parameters,
         "tensorflow": tf.__version__,
     }
@@ -259,5 +243,5 @@ def _write_extra(network: Path, extra: Path, about: dict[str, Any]) -> None:
     extra.mkdir()
     shutil.copyfile(network, extra / NETWORK_FILE)
     if about["labels"]:
-        (extra / LABELS_FILE).write_text("".join(f"{label}\n" for label in about["labels"]))
+        (extra / LABELS_FILE).write_text(metadata.labels_text(about["labels"]))
     write_json(extra / ABOUT_FILE, about)

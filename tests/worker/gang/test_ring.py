@@ -58,6 +58,12 @@ def test_arrays_of_any_type_and_shape_are_combined(tmp_path: Path) -> None:
         assert own[0, 0] in (1, 2, 3)  # the array itself is unchanged
 
 
+def test_arrays_in_column_order_are_combined(tmp_path: Path) -> None:
+    given = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))
+    for total in together(tmp_path, 2, lambda ring: ring.reduce(given)):
+        assert total.tolist() == (2 * given).tolist()
+
+
 def test_different_calls_are_an_error_instead_of_nonsense(tmp_path: Path) -> None:
     found = together(tmp_path, 2, lambda ring: ring.reduce(np.zeros(10 + ring.rank, np.float32)))
     assert [type(item) for item in found] == [OutOfStep, OutOfStep]

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -317,6 +318,27 @@ def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     return (
         trained.load(job_folder, "snapshot_1.ckpt").outputs(tf.constant(pixels[None, :, :, None]))[0].numpy()
     )
+
+
+def test_files_contain_the_classes_and_the_range_of_the_input(
+    trained: Any, export: Any, tmp_path: Path
+) -> None:
+    onnx = pytest.importorskip("onnx")
+    training = trained(KERAS_ONLY, epochs=1)
+    export(training, "onnx")
+    entries = onnx.load(tmp_path / "exported" / "model.onnx").metadata_props
+    of_onnx = {entry.key: json.loads(entry.value) for entry in entries}
+    export(training, "litert", replace=True)
+    with zipfile.ZipFile(tmp_path / "exported" / "model.tflite") as archive:
+        of_litert = json.loads(archive.read("metadata.json"))
+        assert archive.read("labels.txt").decode().split() == ["right", "left", "down", "up"]
+    for about in (of_onnx, of_litert):
+        assert about["labels"] == ["right", "left", "down", "up"]
+        assert about["input"] == {
+            "name": "images", "shape": [None, 12, 12, 1], "type": "float32", "range": [0, 255], "colors": "gray",
+            "order": "NHWC", "resize_mode": "squash",
+        }  # fmt: skip
+        assert about["outputs"]["output"]["shape"] == [None, 4]
 
 
 @pytest.mark.parametrize(

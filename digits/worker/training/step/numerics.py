@@ -77,8 +77,11 @@ def check_losses(
 
 
 def check_validation_loss(loss: float, step: int, rate: float, has_snapshots: bool) -> None:
-    """Like `check_losses` for the validation loss after ``step`` steps."""
-    if not math.isfinite(loss):
+    """Like `check_losses` for the validation loss after ``step`` steps, which may be infinite.
+
+    A single image whose class gets the probability 0 makes it so, but the training can continue.
+    """
+    if math.isnan(loss):
         raise _diverged("validation loss", loss, step, rate, has_snapshots)
 
 
