@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 # The example in the user guide, verbatim.
 LENET = """class UserModel(Tower):
 
@@ -89,13 +91,14 @@ return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activat
 
 def equal_noises(weights: dict[str, Any]) -> list[str]:
     """Return the names of the `NOISES` that two workers or replicas have drawn alike, given the variables."""
-    names = [name.removesuffix("_square") for name in weights if name.endswith("_square")]
+    pairs = {
+        name: (weights[name], weights[f"{name}_square"]) for name in weights if f"{name}_square" in weights
+    }
+    # The mean of the squares is the square of the mean only for equal numbers.
     return [
         name
-        for name in names
-        # The mean of the squares is the square of the mean only for equal numbers.
-        if abs(weights[f"{name}_square"] - weights[name] ** 2).max()
-        < 1e-4 * (1 + weights[f"{name}_square"].max())
+        for name, (mean, square) in pairs.items()
+        if abs(square - mean**2).max() < 1e-4 * (1 + square.max())
     ]
 
 

@@ -1,7 +1,7 @@
 """What a program must know to use an exported file, inside of the file.
 
-An ONNX file has one entry of `metadata_props` for each part, whose value is JSON. A LiteRT file ends with a zip archive,
-as files with associated files of TensorFlow Lite do: ``labels.txt``, and all parts as ``metadata.json``.
+An ONNX file has one entry of `metadata_props` for each part, whose value is JSON. A LiteRT file ends with a zip
+archive, as files with associated files of TensorFlow Lite do: ``labels.txt``, and all parts as ``metadata.json``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COLORS = {1: "gray", 3: "RGB", 4: "RGBA"}
 
 
 def describe(model: Trained, exported: Exported) -> dict[str, Any]:
-    """Return the ``input``, the ``outputs``, the ``target``, and the ``labels`` in the order of the classes, as JSON."""
+    """Return the ``input``, the ``outputs``, the ``target``, and the ``labels`` in the order of the classes."""
     manifest, shape = model.manifest, [exported.signature.inputs[0].shape[0], *model.input_shape]
     pixels: dict[str, Any] = {
         "range": [0, 255] if manifest.dtype == "uint8" else None,
