@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from digits.worker.failure import UserFault
 from digits.worker.serving.protocols import ClientRequest, Parsed, Response, Source, parse
 
@@ -28,6 +31,9 @@ class BatchPredictor(Protocol):
     def shape(self) -> tuple[int, ...]:
         """The shape of its images, [H, W, C]."""
 
+    def check(self, pixels: NDArray[Any]) -> None:
+        """Raise UserFault if ``pixels`` [H, W, C] are not in the range of the images of the training."""
+
     def predict_batch(
         self, images: Sequence[Source], is_described: Sequence[bool]
     ) -> Sequence[Any | UserFault]:
@@ -37,15 +43,27 @@ class BatchPredictor(Protocol):
 class _Client:
     """A request, its answers so far, and why it is refused: an HTTP status and the reason."""
 
-    def __init__(self, request: ClientRequest, attached: Sequence[bytearray], shape: Sequence[int]) -> None:
+    def __init__(
+        self, request: ClientRequest, attached: Sequence[bytearray], predictor: BatchPredictor
+    ) -> None:
         self._deadline = time.monotonic() + request.seconds
         self.answers: list[Any] = []
         self.refusal: tuple[int, UserFault] | None = None
         self.parsed: Parsed | None = None
         try:
-            self.parsed = parse(request, attached, shape)
+            self.parsed = parse(request, attached, predictor.shape)
+            if self.parsed.checks_range:
+                self._check_range(self.parsed.images, predictor)
         except UserFault as error:
             self.refusal = 400, error
+
+    def _check_range(self, images: Sequence[Source], predictor: BatchPredictor) -> None:
+        for number, image in enumerate(images):
+            if isinstance(image, np.ndarray):
+                try:
+                    predictor.check(image)
+                except UserFault as error:
+                    raise UserFault(f"Image {number}: {error.message}", error.hint) from error
 
     def images(self) -> Iterator[tuple[_Client, Source]]:
         """Yield the images until one is refused or the time is up; the client has left by then."""
@@ -91,9 +109,7 @@ def answer(
     Return the descriptions and the bodies of the responses. Calls ``note_batch`` with the size of each batch.
     """
     rest = iter(attached)
-    clients = [
-        _Client(request, list(islice(rest, request.attached)), predictor.shape) for request in requests
-    ]
+    clients = [_Client(request, list(islice(rest, request.attached)), predictor) for request in requests]
     images = (item for client in clients for item in client.images())
     while batch := list(islice(images, predictor.batch_size)):
         note_batch(len(batch))

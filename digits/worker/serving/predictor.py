@@ -19,7 +19,7 @@ from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import image_input
 from digits.worker.inspection.attribution import Attribution
 from digits.worker.inspection.inspector import Inspector
-from digits.worker.serving import client_batch, protocols
+from digits.worker.serving import client_batch, protocols, value_range
 from digits.worker.serving.refusal import Refused
 from digits.worker.training.models import trained
 from digits.worker.training.models.batch_prediction import BatchPredictor
@@ -98,6 +98,10 @@ class Predictor:
             return UserFault("The image contains NaN or infinity.")
         height, width, _ = self.shape
         return pixels, images.Geometry((width, height), width, height, "squash")
+
+    def check(self, pixels: NDArray[Any]) -> None:
+        """Raise UserFault if ``pixels`` [H, W, C] are not in the range of the images of the training."""
+        value_range.check(pixels, self.manifest)
 
     # Predictions
 

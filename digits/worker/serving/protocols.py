@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import base64
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import numpy as np
@@ -19,6 +21,7 @@ from numpy.typing import NDArray
 
 from digits.core.messages import JSON_LENGTH
 from digits.worker.failure import UserFault
+from digits.worker.serving.value_range import CHECK
 
 MAX_IMAGES = 512
 # Approximate limit of numbers and lists in a JSON body; each takes up to 80 bytes of memory.
@@ -66,11 +69,13 @@ class Parsed:
     """The images of a request, and a function from the answer for each of them to the response.
 
     An answer is the prediction as its kind describes it if the request ``is_described``, otherwise an array.
+    ``checks_range``: pixels in another range than those of the training are refused.
     """
 
     images: Sequence[Source]
     respond: Callable[[list[Any]], Response]
     is_described: bool = False
+    checks_range: bool = True
 
 
 class _Tensor(msgspec.Struct):
@@ -151,8 +156,8 @@ def _is_kserve(body: dict[str, Any]) -> bool:
 def _tensorflow(body: dict[str, Any], shape: Sequence[int]) -> Parsed:
     """Return the images in ``instances`` or ``inputs``.
 
-    An image is a nested list of numbers or ``{"b64": …}`` with an encoded file, optionally wrapped in an object with a
-    single key.
+    An image is a nested list of numbers, a base64 text of a file, or ``{"b64": …}`` with one, optionally wrapped in an
+    object with a single key.
     """
     images = body.get("instances", body.get("inputs"))
     if isinstance(images, dict) and len(images) == 1 and "b64" not in images:
@@ -169,12 +174,15 @@ def _tensorflow(body: dict[str, Any], shape: Sequence[int]) -> Parsed:
     return Parsed(
         [_instance(number, image, shape) for number, image in enumerate(images)],
         lambda answers: _json({key: [answer.tolist() for answer in answers]}),
+        checks_range=bool(body.get(CHECK, True)),
     )
 
 
 def _instance(number: int, item: Any, shape: Sequence[int]) -> Source:
     if isinstance(item, dict) and "b64" not in item and len(item) == 1:
         item = next(iter(item.values()))
+    if isinstance(item, str):
+        return _file(number, item)
     if isinstance(item, dict):
         text = item.get("b64")
         if not isinstance(text, str):
@@ -202,7 +210,11 @@ def _kserve(request: _InferRequest, binary: memoryview, name: str, shape: Sequen
     (tensor,) = request.inputs
     _check_count(tensor.shape[0])
     images = _files_of(tensor, binary) if tensor.datatype == "BYTES" else _images_of(tensor, binary, shape)
-    return Parsed(images, lambda answers: _outputs(answers, name, request.id, is_binary=request.is_binary))
+    return Parsed(
+        images,
+        lambda answers: _outputs(answers, name, request.id, is_binary=request.is_binary),
+        checks_range=bool(request.parameters.get(CHECK, True)),
+    )
 
 
 def _binary_of(tensor: _Tensor, binary: memoryview) -> memoryview | None:
@@ -284,11 +296,26 @@ def _outputs(answers: list[NDArray[Any]], name: str, id_: str, *, is_binary: boo
 # Both
 
 
+_DATA_URI = re.compile(r"\s*data:([^,]*),", re.IGNORECASE)
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
 def _file(number: int, text: str) -> bytes:
+    """Decode base64 of either alphabet, with or without padding and line breaks, or a URL of the scheme data."""
+    uri = _DATA_URI.match(text)
+    if uri:
+        text = text[uri.end() :]
+        if not uri[1].lower().rstrip().endswith(";base64"):
+            return unquote_to_bytes(text)
+        text = unquote_to_bytes(text).decode("latin-1")
+    text = "".join(text.splitlines()).strip().translate(_URL_SAFE).rstrip("=")
     try:
-        return base64.b64decode(text)
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError as error:
-        raise UserFault(f"Image {number}: its base64 text is invalid: {error}.") from error
+        raise UserFault(
+            f"Image {number}: its base64 text is invalid: {error}.",
+            "Send the file’s bytes in base64, or a URL such as “data:image/png;base64,…”.",
+        ) from error
 
 
 def _pixels(number: int, image: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:

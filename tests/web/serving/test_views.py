@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import struct
+import urllib.parse
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,54 @@ def test_tensorflow_serving_requests(site: Site, model: str, served: str):
         served, data=json.dumps({"instances": files}), content_type="application/x-www-form-urlencoded"
     )
     assert best(as_form.get_json()["predictions"]) == list(CLASSES)
+
+
+def test_base64_of_browsers_and_of_the_url_safe_alphabet_is_read(site: Site, served: str):
+    file = file_of(site, "left")
+    standard, safe = text(file), base64.urlsafe_b64encode(file).decode()
+    assert "-" in safe or "_" in safe
+    wrapped = "\r\n".join(standard[start : start + 76] for start in range(0, len(standard), 76))
+    quoted = urllib.parse.quote(standard, safe="")
+    whole = "".join(f"%{byte:02x}" for byte in file)
+    for encoded in (
+        safe, safe.rstrip("="), wrapped + "\n", f"data:image/png;base64,{standard}", f"DATA:image/png;name=a;BASE64,{safe}",
+        f"data:image/png;base64,{quoted}", f"data:,{whole}",
+    ):  # fmt: skip
+        for item in ({"b64": encoded}, encoded, {"image": {"b64": encoded}}):
+            answer = site.client.post(served, json={"instances": [item]})
+            assert answer.status_code == 200 and best(answer.get_json()["predictions"]) == ["left"], encoded[
+                :30
+            ]
+        files = {"name": "images", "shape": [1], "datatype": "BYTES", "data": [encoded]}
+        assert site.client.post(served, json={"inputs": [files]}).status_code == 200
+    for wrong in (standard[:-9] + "!" + standard[-9:], standard.replace("+", " "), "data:image/png;base64,?"):
+        answer = site.client.post(served, json={"instances": [{"b64": wrong}]})
+        assert answer.status_code == 400 and "base64" in answer.get_json()["error"]["message"]
+
+
+def test_pixels_scaled_to_another_range_are_refused_with_the_remedy(site: Site, served: str):
+    pixels = np.stack([pixels_of(site, name) for name in CLASSES]).astype(np.float64)
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    for scaled, remedy in (
+        (pixels / 255, "Multiply them by 255"),
+        (pixels / 127.5 - 1, "Undo their normalization"),
+        ((pixels / 255 - mean) / std, "Undo their normalization"),
+        (pixels - [123.68, 116.78, 103.94], "Undo their normalization"),
+        (pixels * 257, "Undo their normalization"),
+        (np.rint(pixels / 255), "Multiply them by 255"),
+    ):
+        flat = scaled.ravel().tolist()
+        tensor = {"name": "images", "shape": list(scaled.shape), "datatype": "FP32", "data": flat}
+        for body, key in (({"instances": scaled.tolist()}, ""), ({"inputs": [tensor]}, "parameters")):
+            answer = site.client.post(served, json=body)
+            assert answer.status_code == 400, remedy
+            error = answer.get_json()["error"]
+            assert "values are from" in error["message"] and "from 0 to 255" in error["message"]
+            assert remedy in error["hint"]
+            insisting = body | ({key: {"check_range": False}} if key else {"check_range": False})
+            assert site.client.post(served, json=insisting).status_code == 200
+    for usual in (pixels, pixels + 0.25, np.zeros_like(pixels), np.clip(pixels * 1.1 - 12, -12, 267)):
+        assert site.client.post(served, json={"instances": usual.tolist()}).status_code == 200
 
 
 def test_kserve_requests(site: Site, served: str):

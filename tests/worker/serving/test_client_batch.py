@@ -25,6 +25,10 @@ class Model:
         self.batch_size = client_batch.FIRST_BATCH
         self.seconds, self.seconds_per_image = 0.0, seconds_per_image
 
+    def check(self, pixels: Any) -> None:
+        if pixels.max() == 0.5:
+            raise UserFault("its values are halves.")
+
     def predict_batch(self, images: Sequence[Any], is_described: Sequence[bool]) -> list[Any]:
         self.seconds += self.seconds_per_image * len(images)
         return [
@@ -54,6 +58,13 @@ def test_each_request_is_answered_from_common_batches() -> None:
     assert (answers[1]["status"], answers[1]["message"]) == (400, "Image 1: It is black.")
     assert answers[2]["images"] == 1
     assert answers[3]["status"] == 400 and "invalid" in answers[3]["message"]
+
+
+def test_pixels_of_another_range_are_refused_unless_the_client_insists() -> None:
+    body = pixels(1, 0.5)  # type: ignore[arg-type]
+    answers, _ = answer(body, body | {"check_range": False})
+    assert (answers[0]["status"], answers[0]["message"]) == (400, "Image 1: its values are halves.")
+    assert answers[1]["body"] == {"predictions": [[1.0], [0.5]]}
 
 
 def test_a_slow_model_predicts_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
