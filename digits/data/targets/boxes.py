@@ -56,6 +56,10 @@ class Boxes(Target, frozen=True, kw_only=True):
             raise ValueError("target: boxes have 5 numbers each, and names of classes")
 
     @property
+    def most_objects(self) -> int:
+        return self.shape[0]
+
+    @property
     def contained_names(self) -> list[str]:
         return self.names
 

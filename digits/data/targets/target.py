@@ -104,6 +104,11 @@ class Target(Struct, frozen=True, kw_only=True):
     # What it contains
 
     @property
+    def most_objects(self) -> int:
+        """The maximum number of objects and regions to ignore in an image; 0 for targets without objects."""
+        return 0
+
+    @property
     def decoded_dtype(self) -> str:
         """The dtype of the target in memory."""
         return self.dtype

@@ -16,7 +16,6 @@ from typing import Any
 import tensorflow as tf
 
 from digits.data.targets.box_matching import IGNORED_BOX, count_detections
-from digits.data.targets.boxes import Boxes
 from digits.worker import build_context
 from digits.worker.precision import full_precision
 
@@ -88,8 +87,8 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int | None = Non
 
 def _most_objects() -> int:
     """Return the maximum number of objects in an image of the dataset whose network is being built, or 0."""
-    target = getattr(build_context.current().tower, "target", None)
-    return target.shape[0] if isinstance(target, Boxes) else 0
+    tower = build_context.current().tower
+    return tower.target.most_objects if tower else 0
 
 
 def _are_repeated(boxes: tf.Tensor, classes: tf.Tensor) -> tf.Tensor:

@@ -32,7 +32,7 @@ class Metrics(metrics.Metrics):
         detected = select_boxes(output)
         if detected is None or detected.shape[1] is None:
             return None
-        counted = count_detections(self.target.shape[0])
+        counted = count_detections(self.target.most_objects)
         _, order = tf.math.top_k(detected[..., 4], min(detected.shape[1], counted))
         best = tf.gather(detected, order, batch_dims=1)
         rows = tf.shape(y)[0]

@@ -60,7 +60,7 @@ class Targets(targets.Targets):
             )
 
     def remark(self, shape: Sequence[int | None]) -> str:
-        most = self.target.shape[0]
+        most = self.target.most_objects
         if not shape or shape[0] is None or shape[0] >= most:
             return ""
         return (
