@@ -51,7 +51,7 @@ def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str,
     stems_of_images, stems_of_targets = tuple(images), tuple(targets)
     fewest = (min(len(images), len(targets)) + 1) // 2
     usable: dict[Affixes, dict[str, str]] = {}
-    for affixes in _candidates(images, targets):
+    for affixes in likely_affixes(images, targets):
         of_targets = cores(stems_of_targets, affixes.target_before, affixes.target_after)
         of_images = cores(stems_of_images, affixes.image_before, affixes.image_after)
         pairs = {image: of_targets[core] for core, image in of_images.items() if core in of_targets}
@@ -76,7 +76,7 @@ def is_of_another_task(name: str) -> bool:
     return bool(_OTHERS.search(name))
 
 
-def _candidates(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:
+def likely_affixes(images: Sequence[str], targets: Sequence[str]) -> list[Affixes]:
     """Return the likely affixes, the most frequent in a sample first."""
     step = max(1, len(images) // _SAMPLE)
     sample = [_base(stem) for stem in images[::step][:_SAMPLE]]

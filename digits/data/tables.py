@@ -23,9 +23,9 @@ from typing import Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar
 from digits.data import parquet
 from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.image_endings import KNOWN_ENDINGS
-from digits.data.image_finder import ImageFinder
 from digits.data.loose_json import InvalidJson, load
 from digits.data.numbers import parse_number
+from digits.data.path_rules import ImageTree
 from digits.data.sources import (
     Remark,
     Unusable,
@@ -74,7 +74,7 @@ class Row(NamedTuple, Generic[Value]):
     """A line of a table: the image relative to the image folder, and its value; or the reason for its ``fault``.
 
     ``is_missing``: the image does not exist, or is not a file. ``table`` is the name of the file, if there are several.
-    ``written`` is the path in the table if it is not that of the image, and ``split`` the split that a column declares.
+    ``split`` is the split that a column declares.
     """
 
     line: int
@@ -83,7 +83,6 @@ class Row(NamedTuple, Generic[Value]):
     fault: str = ""
     is_missing: bool = False
     table: str = ""
-    written: str = ""
     split: str = ""
 
     @property
@@ -247,27 +246,61 @@ class TableFile:
         return self.splits.split_of(cells) if self.splits else ""
 
     def parse(
-        self, root: Path, image: int, parse: Callable[[Cells], Value], finder: ImageFinder | None = None
+        self, root: Path, image: int, parse: Callable[[Cells], Value], others: Sequence[int] = ()
     ) -> Iterator[Row[Value]]:
         """Yield the rows with images below ``root``; ``parse`` raises ValueError for invalid cells.
 
-        See `ImageFinder` for paths that do not name an image as written; ``finder`` is that of ``root``.
+        Paths are matched with the images by one rule for each column, which is added to the remarks; see
+        `digits.data.path_rules`. ``others`` are further columns of paths, whose cells ``parse`` gets as images.
         """
-        resolve = (finder or ImageFinder(root)).resolve
         is_stored = self.images_in(image) is not None
+        columns = [*([] if is_stored else [image]), *others]
+        tree = ImageTree(root)
         for table in (self, *self.more):
             name = show(table.path.name) if self.more else ""
-            for line, cells in table.rows:
+            rows = list(table.rows) if columns else table.rows
+            matches = {}
+            for column in columns:
+                paths = (cells[column] for _, cells in rows if column < len(cells))
+                matches[column] = tree.match(path for path in paths if _is_one_line(path))
+                self.remarks += matches[column].remarks(table.path.name)
+            for line, cells in rows:
                 try:
                     if is_stored:
-                        yield Row(line, cells[image], parse(cells), table=name, split=self._split_of(cells))
-                        continue
-                    path = one_line(cells[image]) if image < len(cells) else ""
-                    file, exists, differs = resolve(path)
+                        file, exists = cells[image], True
+                    else:
+                        file, exists = matches[image].resolve(
+                            one_line(cells[image]) if image < len(cells) else ""
+                        )
+                    for other in others:
+                        if other < len(cells):
+                            cells[other] = matches[other].locate(one_line(cells[other]))
                     split = self._split_of(cells)
-                    yield Row(line, file, parse(cells), "", not exists, name, path if differs else "", split)
+                    yield Row(line, file, parse(cells), "", not exists, name, split)
                 except ValueError as error:
                     yield Row(line, "", None, str(error), table=name)
+
+
+def find_images(
+    rows: Iterable[Row[Value]], path: Path, root: Path, remarks: list[str]
+) -> Iterator[Row[Value]]:
+    """Yield the ``rows`` of a list ``path``, which contain paths as written, with images below ``root``.
+
+    See `digits.data.path_rules`; the rule is added to the ``remarks``.
+    """
+    listed_rows = list(rows)
+    matches = ImageTree(root).match(row.file for row in listed_rows if row.value is not None)
+    remarks += matches.remarks(path.name)
+    for row in listed_rows:
+        if row.value is None:
+            yield row
+            continue
+        try:
+            file, exists = matches.resolve(row.file)
+        except ValueError as error:
+            yield Row(row.line, "", None, str(error))
+        else:
+            yield row._replace(file=file, is_missing=not exists)
 
 
 def absolute_paths(head: bytes) -> Iterator[str]:
@@ -282,12 +315,16 @@ def absolute_paths(head: bytes) -> Iterator[str]:
 
 def one_line(cell: str) -> str:
     """Return ``cell``; raises ValueError if it has several lines, usually because of an unclosed quotation mark."""
-    if "\n" in cell or "\r" in cell:
+    if not _is_one_line(cell):
         first = cell.splitlines()[0]
         raise ValueError(
             f"the cell “{show(first)}…” continues on the next line; check that every quotation mark is closed"
         )
     return cell
+
+
+def _is_one_line(cell: str) -> bool:
+    return "\n" not in cell and "\r" not in cell
 
 
 def open_table(
@@ -514,9 +551,7 @@ class Faults:
         self._are_images, self._hint = are_images, hint
         self._found: list[tuple[str, str]] = []
         self._causes = Causes()
-        self._matched = 0
         self.notes: list[str] = []
-        self._example = ""
         self.usable = 0
 
     @property
@@ -541,21 +576,9 @@ class Faults:
         if self.count <= MAX_FAULTS:
             self._found.append((", ".join(filter(None, (file or self._name, place))), reason))
 
-    def match(self, written: str, file: str) -> None:
-        """Count the path of an image that differs from that ``written``, unless this is empty."""
-        if written:
-            self._matched += 1
-            self._example = self._example or f"“{show(written)}” for {show(file)}"
-
     def remarks(self) -> list[str]:
-        """Return the ``notes`` of the source, and a sentence about paths that differ from those of the images."""
-        notes: list[str] = [*map(Remark, self.notes)]
-        if not self._matched:
-            return notes
-        source = f" of {self._name}" if self._name else ""
-        what = "1 path" if self._matched == 1 else f"{self._matched:,} paths"
-        verb = "differs from that of its image" if self._matched == 1 else "differ from those of the images"
-        return [*notes, Remark(f"{what}{source} {verb}, such as {self._example}.")]
+        """Return the ``notes`` of the source."""
+        return [*map(Remark, self.notes)]
 
     @property
     def hint(self) -> str:
@@ -666,7 +689,6 @@ def usable_rows(
         if row.value is None:
             faults.add(row.line, row.fault, row.table)
             continue
-        faults.match(row.written, row.file)
         if noun and repeats.is_repeated(row.file, row.value, row.line, row.table):
             continue
         usable.append(row)

@@ -19,9 +19,9 @@ from msgspec import Raw, Struct
 from digits.data import loose_json
 from digits.data.archive import Entry
 from digits.data.file_names import numbered_name
-from digits.data.image_finder import ImageFinder
 from digits.data.loose_json import InvalidJson, UnexpectedJson
 from digits.data.manifest import Manifest
+from digits.data.path_rules import ImageTree
 from digits.data.record_index import IndexCache
 from digits.data.records import Record
 from digits.data.sources import UnusableSource, listed, read_bounded, show
@@ -130,7 +130,7 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
     content.categories = _need_unique(path, "category", content.categories)
     images = {item.id: item for item in content.images}
     categories = {item.id: item.name for item in content.categories}
-    finder, paths = ImageFinder(root), {}
+    matches, paths = ImageTree(root).match(item.file_name for item in content.images), {}
     faulty, skipped = Faults(path, row="image"), Faults(path, row="annotation", are_images=False)
     for number, fault in rejected["images"].items():
         faulty.add_place(f"image {number}", fault)
@@ -138,10 +138,11 @@ def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[An
         skipped.add_place(f"annotation {number}", fault)
     for item in content.images:
         try:
-            paths[item.id] = finder.locate(item.file_name)
+            paths[item.id] = matches.locate(item.file_name)
         except ValueError as error:
             faulty.add_place(f"image {item.id}", str(error))
     faulty.usable = len(paths)
+    faulty.notes = matches.remarks(path.name)
     annotations = []
     for number, entry in enumerate(content.annotations, 1):
         if entry.id is None:

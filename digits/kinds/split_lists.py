@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
 from digits.core.splits import SPLITS
 from digits.data.declared_splits import inner_root, only_folder, split_folders, split_named
-from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import visible_entries
+from digits.data.path_rules import ImageTree, PathMatches
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import is_image
 from digits.kinds.yaml_files import (
@@ -168,13 +168,23 @@ def divide(
     """
     places = {file: index for index, file in enumerate(files)}
     free = set(files)
-    finder = ImageFinder(root)
+    paths_of = {split: list(map(Path, paths.splitlines())) for split, paths in lists.items() if paths}
+    entries = {path: _entries(path) for paths in paths_of.values() for path in paths if not path.is_dir()}
+    # One rule for all lists: images of another split can have the same names.
+    matches = ImageTree(root, files).match(entry for part in entries.values() for entry in part)
+    warnings += matches.remarks(listed(path.name for path in entries))
     places_of: dict[str, list[int]] = {}
     repeated: list[str] = []
     unknown: list[str] = []
-    for split in (split for split in reversed(SPLITS) if lists.get(split)):
-        paths = list(map(Path, lists[split].splitlines()))
-        listed_files = [file for path in paths for file in _files_in(path, root, finder, files, warnings)]
+    for split in (split for split in reversed(SPLITS) if split in paths_of):
+        paths = paths_of[split]
+        listed_files: list[str] = []
+        for path in paths:
+            if path in entries:
+                listed_files += _files_in(path, entries[path], matches, warnings)
+            else:
+                inner = os.path.relpath(os.path.realpath(path), root)
+                listed_files += (file for file in files if inner == "." or file.startswith(f"{inner}/"))
         unknown += [file for file in listed_files if file not in places]
         repeated += [file for file in listed_files if file in places and file not in free]
         chosen = free.intersection(listed_files)
@@ -202,17 +212,12 @@ def divide(
     return places_of
 
 
-def _files_in(
-    path: Path, root: Path, finder: ImageFinder, files: Iterable[str], warnings: list[str]
-) -> list[str]:
-    """Return the images in a list or a folder."""
-    if path.is_dir():
-        inner = os.path.relpath(os.path.realpath(path), root)
-        return [file for file in files if inner == "." or file.startswith(f"{inner}/")]
+def _files_in(path: Path, entries: list[str], matches: PathMatches, warnings: list[str]) -> list[str]:
+    """Return the images in a list."""
     known, missing = [], []
-    for entry in _entries(path):
+    for entry in entries:
         try:
-            file, exists, _ = finder.resolve(entry, by_name=True)
+            file, exists = matches.resolve(entry)
         except ValueError:
             exists = False
         if exists:

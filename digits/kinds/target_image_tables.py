@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from digits.data.image_finder import ImageFinder
 from digits.data.record_features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
 from digits.data.sources import (
     ImageFolder,
@@ -57,17 +56,17 @@ def open_target_images(recipe: CreateWithTargetImages, table: SplitTable, max_by
     opened = open_tables(table.paths, has_no_image, max_bytes, recipe.table.dialect, table.root)
     image, target = _find_columns(opened, recipe, recipe.table)
     folder, stored = ImageFolder(Path(os.path.realpath(table.folder))), opened.images_in(target)
-    finder = ImageFinder(folder.root)
 
     def parse(cells: Cells) -> str:
-        cell = cells[target] if target < len(cells) else ""
-        return cell if stored else finder.resolve(cell)[0]
+        if target >= len(cells):
+            raise ValueError("the path of the image is missing")
+        return cells[target]
 
     return TargetImageRows(
         opened,
         image,
         [target],
-        opened.parse(table.folder, image, parse, finder),
+        opened.parse(table.folder, image, parse, [] if stored else [target]),
         opened.images_in(image) or folder,
         replace(stored) if stored else folder,
     )

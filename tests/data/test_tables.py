@@ -214,17 +214,20 @@ def test_a_damaged_parquet_file_is_not_a_table(tmp_path: Path) -> None:
         tables.open_table(path, lambda cells: False)
 
 
-def test_paths_that_differ_from_those_of_the_images_are_counted(tmp_path: Path) -> None:
+def test_the_rule_for_the_paths_of_a_column_is_described(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
     for number in range(3):
         (tmp_path / "images" / f"{number}.png").touch()
-    table = opened(tmp_path, "image,label\nimages/0.png,a\nimages\\1.png,b\n2,c\nimages\\3.png,d\n")
+    table = opened(
+        tmp_path, "image,label\nimages/0.png,a\nimages\\1.png,b\nIMAGES/2.PNG,c\nimages\\3.png,d\n"
+    )
     faults = tables.Faults(table.path)
     rows, _ = tables.usable_rows(table.parse(tmp_path, 0, lambda cells: cells[1]), faults)
     assert [row.file for row in rows[:3]] == [f"images/{number}.png" for number in range(3)]
     assert [row.is_missing for row in rows] == [False, False, False, True]
-    assert faults.remarks() == [
-        "2 paths of table.csv differ from those of the images, such as “images\\1.png” for images/1.png."
+    assert table.remarks == [
+        "2 paths of table.csv differ from those of the images, such as “images\\1.png” for images/1.png: in upper or "
+        "lower case."
     ]
 
 

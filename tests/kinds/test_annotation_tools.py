@@ -188,7 +188,8 @@ def test_boxes_of_an_export(tmp_path: Path, export: str) -> None:
     assert "2 images with 2 objects of 2 classes" in summary.facts[0] and not summary.problems, summary
     assert any("nnotations" in fact for fact in summary.facts[1:])
     found = forms.plan(**fields, **SIZE)
-    assert found.target.names == NAMES and not found.warnings
+    assert found.target.names == NAMES
+    assert all("differ from those of the images, such as" in text for text in found.warnings)
     train = found.splits["train"]
     boxes = {
         Path(file).stem[-3:]: rows.tolist() for file, rows in zip(train.files, train.targets, strict=True)
@@ -237,7 +238,7 @@ def test_choices_of_label_studio(tmp_path: Path) -> None:
     rows = [
         "annotation_id,annotator,choice,created_at,id,image,lead_time,updated_at",
         '1,1,"cat","2026-01-01T00:00:00Z",1,"/data/upload/1/0a1b2c3d-one.jpg",2.5,"2026-01-01T00:00:00Z"',
-        '2,1,"dog","2026-01-01T00:00:00Z",2,"/data/local-files/?d=pets/two.jpg",3,"2026-01-01T00:00:00Z"',
+        '2,1,"dog","2026-01-01T00:00:00Z",2,"/data/upload/2/4e5f6071-two.jpg",3,"2026-01-01T00:00:00Z"',
     ]
     files = {
         "result.csv": "\n".join(rows).encode(),

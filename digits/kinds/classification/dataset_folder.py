@@ -9,7 +9,7 @@ from digits.data import parquet
 from digits.data.dataset_folder import Contents
 from digits.data.image_lists import need_an_image
 from digits.data.sources import SplitPlan, UnusableSource, listed
-from digits.data.tables import Faults, Row, SourceNotes
+from digits.data.tables import MAX_HEADER_BYTES, Faults, Row, SourceNotes, has_no_image, open_table
 from digits.kinds.classification.listing import collect, json_rows, open_labels
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
@@ -28,7 +28,7 @@ def read(
     for name, (path, *_) in contents.tables.items():
         split = ListedSplit(file=str(path), folder=str(path.parent))
         faults = Faults(path, max_unusable_percent, name)
-        splits[name] = collect(metadata_rows(path, source), split, faults, notes, known)
+        splits[name] = collect(metadata_rows(path, source, faults.notes), split, faults, notes, known)
         known = known or set(splits["train"].targets)
     return splits, []
 
@@ -39,7 +39,7 @@ def need_images(contents: Contents, source: DatasetFolder) -> None:
     if contents.is_parquet:
         is_empty = not any(map(parquet.count_rows, paths))
     elif paths:
-        is_empty = next(metadata_rows(paths[0], source), None) is None
+        is_empty = not open_table(paths[0], has_no_image, MAX_HEADER_BYTES).first_rows(1)
     else:
         need_an_image(contents.folders["train"])
         return
@@ -47,17 +47,20 @@ def need_images(contents: Contents, source: DatasetFolder) -> None:
         raise UnusableSource(f"{listed(path.name for path in paths)} has no rows.")
 
 
-def metadata_rows(path: Path, source: DatasetFolder) -> Iterator[Row[str]]:
-    """Yield the images and labels of a metadata file; raises UnusableSource."""
+def metadata_rows(path: Path, source: DatasetFolder, remarks: list[str]) -> Iterator[Row[str]]:
+    """Yield the images and labels of a metadata file, and add to its ``remarks``; raises UnusableSource."""
     if path.suffix == ".jsonl":
-        return json_rows(path, path.parent, source.label_column)
+        return json_rows(path, path.parent, source.label_column, remarks)
     settings = Tables(
         train=ListedSplit(file=str(path), folder=str(path.parent)),
         image_column=source.image_column or "file_name",
         label_column=source.label_column,
         header="yes",
     )
-    return open_labels(path, settings, path.parent).rows
+    opened = open_labels(path, settings, path.parent)
+    remarks += opened.table.remarks
+    opened.table.remarks = remarks
+    return opened.rows
 
 
 def _read_parquet(

@@ -13,7 +13,6 @@ from typing import Any
 
 from digits.core.splits import SPLITS
 from digits.data.class_names import read_names, sort_labels
-from digits.data.image_finder import ImageFinder
 from digits.data.loose_json import InvalidJson, UnexpectedJson, load
 from digits.data.pixel_tables import PixelImages, find_pixels
 from digits.data.shares import CreateWithShares
@@ -39,6 +38,7 @@ from digits.data.tables import (
     Row,
     SourceNotes,
     TableFile,
+    find_images,
     has_no_image,
     is_number,
     one_line,
@@ -67,10 +67,16 @@ _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")
 
 
 def text_rows(
-    path: Path, root: Path, names: Sequence[str], max_bytes: int = MAX_TABLE_BYTES
+    path: Path, root: Path, names: Sequence[str], remarks: list[str], max_bytes: int = MAX_TABLE_BYTES
 ) -> Iterator[Row[str]]:
-    """Yield the images and class names of the lines of a text file; raises UnusableSource."""
-    resolve = ImageFinder(root).resolve
+    """Yield the images and class names of the lines of a text file, and add to its ``remarks``.
+
+    Raises UnusableSource.
+    """
+    return find_images(_text_rows(path, names, max_bytes), path, root, remarks)
+
+
+def _text_rows(path: Path, names: Sequence[str], max_bytes: int) -> Iterator[Row[str]]:
     lines, _ = open_lines(path, max_bytes)
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -88,8 +94,7 @@ def text_rows(
             written = match["path"]
             if len(written) > 1 and written[0] == written[-1] == '"':
                 written = written[1:-1]
-            file, exists, differs = resolve(written)
-            yield Row(number, file, names[index], "", not exists, "", written if differs else "")
+            yield Row(number, written, names[index])
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -216,9 +221,15 @@ def _is_header(cells: list[str]) -> bool:
     return has_no_image(cells) and not all(map(is_number, cells))
 
 
-def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[str]]:
-    """Yield the images and labels of a file of JSON lines with ``file_name``; raises UnusableSource."""
-    resolve = ImageFinder(root).resolve
+def json_rows(path: Path, root: Path, label_column: str, remarks: list[str]) -> Iterator[Row[str]]:
+    """Yield the images and labels of a file of JSON lines with ``file_name``, and add to its ``remarks``.
+
+    Raises UnusableSource.
+    """
+    return find_images(_json_rows(path, label_column), path, root, remarks)
+
+
+def _json_rows(path: Path, label_column: str) -> Iterator[Row[str]]:
     lines, _ = open_lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -239,9 +250,7 @@ def json_rows(path: Path, root: Path, label_column: str = "") -> Iterator[Row[st
             name, label = item.get("file_name"), item.get(label_column)
             if isinstance(label, bool) or not isinstance(label, (str, int)):
                 raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
-            written = name if isinstance(name, str) else ""
-            file, exists, differs = resolve(written)
-            yield Row(number, file, _class_name(str(label)), "", not exists, "", written if differs else "")
+            yield Row(number, name if isinstance(name, str) else "", _class_name(str(label)))
         except ValueError as error:
             yield Row(number, "", None, str(error))
 
@@ -253,8 +262,9 @@ def read_text_files(
     names = read_names(Path(source.labels))
     splits = {}
     for name, split in splits_of(source).items():
-        rows = text_rows(Path(split.file), Path(split.folder), names)
-        splits[name] = collect(rows, split, Faults(Path(split.file), max_unusable_percent, name), notes)
+        faults = Faults(Path(split.file), max_unusable_percent, name)
+        rows = text_rows(Path(split.file), Path(split.folder), names, faults.notes)
+        splits[name] = collect(rows, split, faults, notes)
     return splits, names
 
 
@@ -307,14 +317,12 @@ def collect(
     plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
     missing, lines = 0, list[str]()
     repeats = Repeats("label")
-    for line, image, label, fault, is_missing, table, written, _ in rows:
+    for line, image, label, fault, is_missing, table, _ in rows:
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
             faults.add(line, fault)
             continue
-        if written:
-            faults.match(written, image)
         if repeats.is_repeated(image, label, line, table):
             continue
         if is_missing:

@@ -117,7 +117,9 @@ def summarize_text_files(images: Path, labels: Path | None, root: Path) -> Itera
     def open_rows() -> RowSource[str]:
         names = read_names(labels) if labels else range_of_indexes()
         is_whole = images.stat().st_size <= MAX_BYTES
-        return RowSource("the index of a class each", text_rows(images, root, names, MAX_BYTES), is_whole)
+        remarks: list[str] = []
+        rows = text_rows(images, root, names, remarks, MAX_BYTES)
+        return RowSource("the index of a class each", rows, is_whole, remarks=remarks)
 
     return summarize_table(root, open_rows, _describe_labels)
 
@@ -136,13 +138,13 @@ def summarize_dataset_folder(path: str, settings: DatasetFolder) -> Iterator[Sou
     facts = [contents.describe()]
     train = contents.folders["train"] if contents.folders else contents.root
     if contents.tables and not contents.is_parquet:
-        rows = metadata_rows
-        return summarize_table(
-            train,
-            lambda: RowSource("a label each", rows(contents.tables["train"][0], settings), True),
-            _describe_labels,
-            facts=facts,
-        )
+
+        def open_rows() -> RowSource[str]:
+            remarks: list[str] = []
+            rows = metadata_rows(contents.tables["train"][0], settings, remarks)
+            return RowSource("a label each", rows, True, remarks=remarks)
+
+        return summarize_table(train, open_rows, _describe_labels, facts=facts)
     overview = (
         _ParquetOverview(contents.tables["train"][:MAX_PARQUET_FILES], settings)
         if contents.is_parquet

@@ -181,7 +181,6 @@ def _images(
             faults.add(row.line, row.fault)
             continue
         faults.usable += 1
-        faults.match(row.written, row.file)
         annotated = images.setdefault(row.file, AnnotatedImage(row.file, []))
         if row.value:
             left, top, right, bottom, name, size = row.value

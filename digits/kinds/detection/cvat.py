@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
-from digits.data.image_finder import ImageFinder
+from digits.data.path_rules import ImageTree
 from digits.data.sources import UnusableSource, count_of, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
@@ -45,13 +45,14 @@ def _read(
     """
     tree = _parse(path)
     classes += [name for name in (item.findtext("name") for item in tree.findall("meta//label")) if name]
-    finder = ImageFinder(root)
+    matches = ImageTree(root).match(image.get("name", "") for image in tree.findall("image"))
+    faults.notes = matches.remarks(path.name)
     counts: Counter[str] = Counter()
     rotated: list[str] = []
     for image in tree.findall("image"):
         name = image.get("name", "")
         try:
-            file = finder.locate(name)
+            file = matches.locate(name)
             shapes = _shapes(image, show(name), rotated)
         except ValueError as error:
             faults.add_place(show(name), str(error).removeprefix(f"{show(name)}, "))

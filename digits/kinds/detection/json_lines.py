@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from digits.data.image_finder import ImageFinder
 from digits.data.numbers import parse_number
+from digits.data.path_rules import ImageTree
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import Format, Source
@@ -31,17 +31,22 @@ def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
 
     Lines that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
     """
-    finder = ImageFinder(root)
-    for line, item in open_json_lines(path):
-        name = next((item[key] for key in IMAGE_COLUMNS if isinstance(item.get(key), str)), "")
+    items = [(line, _image_of(item), item) for line, item in open_json_lines(path)]
+    matches = ImageTree(root).match(name for _, name, _ in items)
+    faults.notes = matches.remarks(path.name)
+    for line, name, item in items:
         try:
-            file = finder.locate(name)
+            file = matches.locate(name)
             boxes = read_boxes(item.get("objects"), f"line {line}")
         except ValueError as error:
             faults.add(line, str(error))
             continue
         faults.usable += 1
         yield AnnotatedImage(file, boxes, declared_size(item.get("width"), item.get("height")))
+
+
+def _image_of(item: dict[str, Any]) -> str:
+    return next((item[key] for key in IMAGE_COLUMNS if isinstance(item.get(key), str)), "")
 
 
 def read_boxes(objects: Any, where: str, classes: Sequence[str] = ()) -> list[Shape]:

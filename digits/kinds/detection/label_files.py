@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 
 from digits.core.files import walk
-from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import list_images
-from digits.data.sources import count_of, listed, path_below, read_bounded, show
+from digits.data.path_rules import AmbiguousPaths, ImageTree, PathMatches
+from digits.data.sources import UnusableSource, count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
 from digits.data.target_images import IMAGE_FOLDERS
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
@@ -28,7 +28,8 @@ _ABOUT_LABELS = re.compile(
 
 # In lowercase.
 LABEL_FOLDERS = ("annotations", "labels", "label", "label_2")
-_USUAL_FOLDERS = {*IMAGE_FOLDERS, *LABEL_FOLDERS}
+# The paths of images and of their annotations need not have these in common, as in ``a/images/1`` and ``a/labels/1``.
+_USUAL_FOLDERS = {*IMAGE_FOLDERS, "image_2", *LABEL_FOLDERS, "ann"}
 
 
 def is_about_labels(name: str) -> bool:
@@ -53,7 +54,7 @@ class LabelFolder:
     labels: Path
     root: Path
     ending: str
-    images: dict[str, str] = field(init=False)
+    images: list[str] = field(init=False)
     remarks: list[str] = field(init=False)
     faults: Faults = field(init=False)
 
@@ -62,9 +63,9 @@ class LabelFolder:
         found = list_images(self.root)
         found.need_images()
         self.remarks = found.remarks()
-        self.images = _by_stem(found.files)
+        self.images = found.files
         self.faults = Faults(self.labels, row="file")
-        self._finder = ImageFinder(self.root)
+        self._tree = ImageTree(self.root, found.files)
 
     def annotations(
         self,
@@ -74,21 +75,31 @@ class LabelFolder:
     ) -> Annotations:
         """Return the annotated images, sorted by the name of the label file.
 
-        ``parse`` returns the boxes, or an image whose ``file`` is the name in the label file: it is used if no image
-        is called like the label file. It raises InvalidAnnotation; such files are added to the ``faults``. Images
-        without a file have no objects, or are not used. ``classes`` are those that the folder declares.
+        ``parse`` returns the boxes, or an image whose ``file`` is the name in the label file: these names are used if
+        no image is called like a label file. It raises InvalidAnnotation; such files are added to the ``faults``.
+        Images without a file have no objects, or are not used. ``classes`` are those that the folder declares. Raises
+        UnusableSource if label files and the names in them lead to different images.
         """
         annotated = self._read(parse, unlabeled_are_empty)
         return Annotations(annotated, list(classes), self.remarks, faults=[self.faults])
 
     def _read(self, parse: Parse, unlabeled_are_empty: bool) -> Iterator[AnnotatedImage]:
-        unused = set(self.images.values())
-        unmatched: list[str] = []
-        for name in self.label_files():
-            file = self.image_of(name)
-            if file is None:
+        unused = set(self.images)
+        label_files = self.label_files()
+        matches, are_named = self._match(parse, label_files)
+        lonely: list[str] = []
+        stated: dict[str, str] = {}
+        for name in label_files:
+            path = are_named.get(name, "") if are_named else os.path.splitext(name)[0]
+            try:
+                file, exists = matches.resolve(path)
+            except ValueError:
+                exists = False
+            if not exists:
                 if not is_about_labels(os.path.basename(name)):
-                    unmatched.append(name)
+                    lonely.append(name)
+                if path in matches.faults:
+                    self.faults.add_place("", matches.faults[path], show(name))
                 continue
             unused.discard(file)
             try:
@@ -97,17 +108,12 @@ class LabelFolder:
                 self.faults.add_place("", str(error), show(name))
                 continue
             self.faults.usable += 1
+            if image.file and not are_named:
+                stated[image.file] = file
             image.file = file
             yield image
-        lonely: list[str] = []
-        for name in unmatched:
-            named = self._find_named(parse, name)
-            if named is None or named.file not in unused:
-                lonely.append(name)
-                continue
-            unused.discard(named.file)
-            self.faults.usable += 1
-            yield named
+        self._check(stated)
+        self.remarks += [] if _is_usual(matches) else matches.remarks(self.labels.name)
         if lonely:
             verb = "has" if len(lonely) == 1 else "have"
             self.remarks.append(
@@ -119,37 +125,53 @@ class LabelFolder:
             what = count_of(len(unused), "image")
             self.remarks.append(f"{what} without a file of annotations: not used ({listed(sorted(unused))}).")
 
+    def _match(self, parse: Parse, label_files: list[str]) -> tuple[PathMatches, dict[str, str]]:
+        """Return the images by the names of the label files, or else by the names in them, and the latter by file."""
+        try:
+            matches = self._tree.match((os.path.splitext(name)[0] for name in label_files), _USUAL_FOLDERS)
+            if matches.files or matches.faults:
+                return matches, {}
+        except AmbiguousPaths:
+            raise
+        except UnusableSource:
+            matches = None
+        named = {}
+        for name in label_files:
+            with contextlib.suppress(InvalidAnnotation):
+                if file := self._parse(parse, name).file:
+                    named[name] = file
+        found = self._tree.match(named.values()) if named else None
+        if found and found.files:
+            return found, named
+        return matches or self._tree.match(os.path.splitext(name)[0] for name in label_files), {}
+
+    def _check(self, stated: dict[str, str]) -> None:
+        """Raise UnusableSource if the names in all label files are those of other images than the label files have.
+
+        ``stated`` are the images by the names in the label files. Names in copies and in renamed files are out of date.
+        """
+        if len(stated) < max(2, self.faults.usable):
+            return
+        matches = self._tree.match(stated)
+        if len(matches.files) < len(stated):
+            return
+        for name, file in stated.items():
+            if matches.files[name] != file:
+                raise UnusableSource(
+                    f"The annotations of {show(file)} are called like it, but say that they are those of "
+                    f"{show(matches.files[name])}, and so do others.",
+                    "Rename the images or the files of annotations, so that the names in the files are those of the "
+                    "images, or remove these names.",
+                )
+
     def label_files(self) -> list[str]:
         """Return the names of the annotation files, sorted."""
         return sorted(_files(self.labels, self.ending))
-
-    @cached_property
-    def _inner(self) -> dict[str, str]:
-        """The images by their `_inner_path`, where only one has it."""
-        names: dict[str, list[str]] = {}
-        for file in set(self.images.values()):
-            names.setdefault(_inner_path(os.path.splitext(file)[0]), []).append(file)
-        return {path: images[0] for path, images in names.items() if len(images) == 1}
-
-    def image_of(self, name: str) -> str | None:
-        """Return the image of an annotation file."""
-        stem = os.path.splitext(name)[0]
-        found = self.images.get(stem) or self._inner.get(_inner_path(stem))
-        return found or self.images.get(os.path.basename(stem))
 
     def _parse(self, parse: Parse, name: str) -> AnnotatedImage:
         parsed = parse(self._bytes(name))
         image = parsed if isinstance(parsed, AnnotatedImage) else AnnotatedImage("", parsed)
         image.boxes = [replace(box, where=f"{show(name)}, {box.where}") for box in image.boxes]
-        return image
-
-    def _find_named(self, parse: Parse, name: str) -> AnnotatedImage | None:
-        """Return the image that a label file names; None if there is none."""
-        try:
-            image = self._parse(parse, name)
-            image.file = self._finder.locate(image.file)
-        except ValueError:
-            return None
         return image
 
     def _bytes(self, name: str) -> bytes:
@@ -201,18 +223,6 @@ def _files(folder: Path, ending: str) -> list[str]:
     return paths
 
 
-def _by_stem(files: list[str]) -> dict[str, str]:
-    """Return images by path without ending, and by file name alone where only one image has it."""
-    whole: dict[str, str] = {}
-    names: dict[str, list[str]] = {}
-    for file in sorted(files, reverse=True):
-        stem = os.path.splitext(file)[0]
-        whole[stem] = file
-        names.setdefault(os.path.basename(stem), []).append(file)
-    return {name: named[0] for name, named in names.items() if len(named) == 1} | whole
-
-
-def _inner_path(stem: str) -> str:
-    """Return what the paths of an image and of its labels have in common, as ``a/images/1`` and ``a/labels/1``."""
-    *folders, name = stem.split("/")
-    return "/".join([*(part for part in folders if part.lower() not in _USUAL_FOLDERS), name])
+def _is_usual(matches: PathMatches) -> bool:
+    """Return whether the names of label files are those of the images without their endings."""
+    return all(os.path.basename(path) in os.path.basename(file) for path, file in matches.files.items())

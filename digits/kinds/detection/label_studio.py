@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from digits.data.image_finder import ImageFinder
+from digits.data.path_rules import ImageTree
 from digits.data.sources import count_of, naming_unreadable, read_bounded
 from digits.data.tables import IMAGE_COLUMNS, Faults, is_image
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
@@ -41,7 +41,7 @@ class _Reader:
 
     def __init__(self, source: Source) -> None:
         self.path = source.labels
-        self.finder = ImageFinder(source.images)
+        self._tree = ImageTree(source.images)
         self.faults = Faults(source.labels, row="task")
         self.remarks: list[str] = []
         self.unused: Counter[str] = Counter()
@@ -50,14 +50,20 @@ class _Reader:
 
     def images(self) -> Iterator[AnnotatedImage]:
         """Yield the image of each task; raises UnusableSource for a file in a different format."""
-        for index, task in enumerate(_tasks(self.path), 1):
+        tasks = _tasks(self.path)
+        matches = self._tree.match(path for path in map(_image_of, tasks) if path)
+        self.faults.notes = matches.remarks(self.path.name)
+        for index, task in enumerate(tasks, 1):
             where = f"task {task.get('id', index)}"
             try:
                 results = self._results(task)
                 if results is None:
                     self._without += 1
                     continue
-                image = AnnotatedImage(self.finder.locate(_image_of(task)), [], is_relative=True)
+                path = _image_of(task)
+                if not path:
+                    raise InvalidAnnotation("no image")
+                image = AnnotatedImage(matches.locate(path), [], is_relative=True)
                 for item in results:
                     self._add(image, item, where)
             except ValueError as error:
@@ -116,7 +122,7 @@ def _tasks(path: Path) -> list[dict[str, Any]]:
 
 
 def _image_of(task: dict[str, Any]) -> str:
-    """Return the path or address of the image of a task; raises InvalidAnnotation."""
+    """Return the path or address of the image of a task, which is empty if there is none."""
     data = task.get("data", task)
     texts = (
         {key: value for key, value in items([data])[0].items() if isinstance(value, str)}
@@ -128,9 +134,7 @@ def _image_of(task: dict[str, Any]) -> str:
         *named,
         *(value for value in texts.values() if is_image(value.partition("?")[0]) or "/data/" in value),
     ]
-    if not values:
-        raise InvalidAnnotation("no image")
-    return values[0]
+    return values[0] if values else ""
 
 
 def _form(value: dict[str, Any], size: tuple[int, int] | None, where: str) -> Form | None:

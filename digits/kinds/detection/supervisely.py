@@ -82,18 +82,6 @@ class _Project(LabelFolder):
         names = super().label_files()
         return [name for name in names if os.path.basename(name) != _META] if names else names
 
-    def image_of(self, name: str) -> str | None:
-        folder, file = os.path.split(name)
-        stem = os.path.splitext(file)[0]
-        beside = os.path.join(os.path.dirname(folder), "img", stem)
-        # The image folder can also be that of a dataset, or contain the images itself.
-        tails = (beside, os.path.join("img", stem), stem)
-        return next((tail for tail in tails if tail in self._files), None)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._files = set(self.images.values())
-
 
 def _classes(labels: Path, images: Path) -> Iterator[str]:
     """Yield the classes of the ``meta.json`` in the folder of labels or above it, up to that of the project."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from digits.data.image_finder import ImageFinder
+from digits.data.path_rules import ImageTree
 from digits.data.sources import UnusableSource, listed, naming_unreadable, read_bounded, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
@@ -127,11 +127,12 @@ def _form(region: dict[str, Any], where: str, unused: Counter[str]) -> Form | No
 def _images(
     source: Source, content: dict[str, list[dict[str, Any]]], key: str, faults: Faults, unused: Counter[str]
 ) -> Iterator[AnnotatedImage]:
-    finder = ImageFinder(source.images)
+    matches = ImageTree(source.images).match(content)
+    faults.notes = matches.remarks(source.labels.name)
     for file, regions in content.items():
         shapes = []
         try:
-            path = finder.locate(file)
+            path = matches.locate(file)
             for index, region in enumerate(regions, 1):
                 name = _class_of(_attributes(region).get(key)) if key else _ONLY_CLASS
                 where = f"{show(file)}, region {index}"

@@ -38,6 +38,7 @@ def read_attributes(
         return [_FLAGS[cell] for cell in cells[1:]]
 
     rows, values = usable_rows(table.parse(root, 0, parse), faults)
+    faults.notes = table.remarks
     return names, [row.file for row in rows], np.array(values, np.float32)
 
 

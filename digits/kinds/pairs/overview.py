@@ -22,8 +22,8 @@ def summarize(source: Path, root: Path) -> Iterator[SourceSummary]:
         return _FolderOverview(source).summaries()
 
     def open_rows() -> RowSource[tuple[str, int]]:
-        rows, is_whole = read_rows(source, root, MAX_BYTES)
-        return RowSource("two images and a label each", rows, is_whole)
+        rows, table = read_rows(source, root, MAX_BYTES)
+        return RowSource("two images and a label each", rows, table.is_whole, remarks=table.remarks)
 
     def describe(rows: list[PairRow], summary: SourceSummary) -> None:
         values = [row.value for row in rows if row.value]

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from digits.core.splits import SPLITS, Split
-from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import list_images
 from digits.data.shares import Shares, permute
 from digits.data.sources import (
@@ -28,6 +27,7 @@ from digits.data.tables import (
     Faults,
     Row,
     SourceNotes,
+    TableFile,
     is_image,
     one_line,
     open_table,
@@ -89,9 +89,10 @@ def read_pairs(recipe: CreatePairs, path: Path, root: Path, split: str, notes: S
 
     Skipped rows are added to ``notes``.
     """
-    rows, _ = read_rows(path, root, MAX_TABLE_BYTES)
+    rows, table = read_rows(path, root, MAX_TABLE_BYTES)
     faults = Faults(path, recipe.max_unusable_percent, split)
     usable, values = usable_rows(rows, faults)
+    faults.notes = table.remarks
     notes.add(faults)
     pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
     if len({label for *_, label in pairs}) < 2:
@@ -102,8 +103,8 @@ def read_pairs(recipe: CreatePairs, path: Path, root: Path, split: str, notes: S
     return pairs
 
 
-def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tuple[str, int]]], bool]:
-    """Return the rows in the first ``max_bytes`` of a table, and whether these are all; raises UnusableSource.
+def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tuple[str, int]]], TableFile]:
+    """Return the rows in the first ``max_bytes`` of a table, and the table; raises UnusableSource.
 
     The columns are the two images and the label.
     """
@@ -114,16 +115,16 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
         )
     table.need_paths(0)
     table.need_rows()
-    finder = ImageFinder(root)
 
     def parse(cells: Cells) -> tuple[str, int]:
-        other = finder.resolve(one_line(cells[1]) if len(cells) > 1 else "")[0]
+        if len(cells) < 2:
+            raise ValueError("the path of the image is missing")
         label = one_line(cells[2]).lower() if len(cells) > 2 else ""
         if label not in _LABELS:
             raise ValueError(f"the label “{show(label)}” is neither 0 nor 1")
-        return other, _LABELS[label]
+        return cells[1], _LABELS[label]
 
-    return table.parse(root, 0, parse, finder), table.is_whole
+    return table.parse(root, 0, parse, [1]), table
 
 
 def list_classes(root: Path, warnings: list[str]) -> ClassFiles:

@@ -28,11 +28,11 @@ from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
 from digits.data import predictions
 from digits.data.data_roots import Roots
-from digits.data.image_finder import ImageFinder
 from digits.data.image_lists import ImageList, walk_images
+from digits.data.path_rules import ImageTree
 from digits.data.prediction_results import TOP, PredictionResults
 from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
-from digits.data.sources import count_of, show
+from digits.data.sources import UnusableSource, count_of, show
 from digits.data.unpacking import Limits, Unpacking, content_folder
 from digits.data.zip_names import encoding_named
 from digits.kinds.request_fields import flag
@@ -235,15 +235,19 @@ def _listed(
     lines = io.TextIOWrapper(file, "utf-8", "replace")
     named, problems = predictions.parse_list(lines, len(labels), limit)
     images = []
-    finder = ImageFinder(folder) if folder and roots.contain(Path(folder)) else None
+    matches = None
+    if folder and roots.contain(Path(folder)):
+        try:
+            matches = ImageTree(folder).match(name for name, _ in named)
+        except UnusableSource as error:
+            problems.append(Problem(0, str(error)))
     for name, truth in named:
         path = Path(name if os.path.isabs(name) or not folder else os.path.join(folder, name))
         found = None
-        if finder and not (os.path.exists(path) and roots.contain(path)):
-            try:
-                found = finder.find(name, by_name=False)
-            except ValueError as error:
-                problems.append(Problem(0, f"{error}."))
+        if matches and not (os.path.exists(path) and roots.contain(path)):
+            found = matches.files.get(name)
+            if name in matches.faults:
+                problems.append(Problem(0, f"{matches.faults[name]}."))
                 continue
         if found:
             path = Path(os.path.realpath(folder), found)

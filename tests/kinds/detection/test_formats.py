@@ -515,7 +515,7 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
         ("boxes.csv", "image,left,top,right,bottom\na.png,1,1,2,2", "has no column “class”"),
         ("boxes.csv", "a.png,1,1,2,cat", "5 columns and no header"),
         ("boxes.csv", "a.png,1,1,2,x,cat", "line 1: “x” is not a number"),
-        ("boxes.csv", "../a.png,1,1,2,2,cat", "line 1: “../a.png” is outside the image folder"),
+        ("boxes.csv", "../none.png,1,1,2,2,cat", "line 1: “../none.png” is outside the image folder"),
         ("labels/notes.md", "text", "contains no annotations"),
         ("labels.pdf", "text", "format of labels.pdf is unknown"),
     ],
