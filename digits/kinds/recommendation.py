@@ -8,7 +8,7 @@ of models, requests, the command line and the samples all use it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,6 +17,7 @@ from digits.data.manifest import Manifest
 from digits.data.pretrained_catalog import CATALOG
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.mirrored_names import mirrored_pair
 from digits.kinds.standard_networks import Network, every_network, networks
 from digits.kinds.training_time import REFERENCE_SPEED, training_seconds
 from digits.kinds.views import views_of
@@ -72,7 +73,8 @@ ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilen
 class Facts:
     """What is known about a dataset: the name of its ``kind``, the size of its images in pixels and their channels.
 
-    ``images`` contains the number of images of each split, as soon as they are counted.
+    ``images`` contains the number of images of each split, and ``classes`` the names of the classes, as soon as they
+    are known.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Facts:
     height: int
     channels: int
     images: Mapping[str, int] = field(default_factory=dict)
+    classes: Sequence[str] = ()
 
     @property
     def side(self) -> int:
@@ -130,7 +133,8 @@ class Resources:
 class Recommendation:
     """The recommended network with its settings, and the reason, one sentence.
 
-    ``settings`` are fields of the model form as text; the defaults of the form apply to all others. ``refusals`` are
+    ``settings`` are fields of the model form as text; the defaults of the form apply to all others. A second sentence
+    says why there are no horizontal flips, if the names of classes forbid them. ``refusals`` are
     the reasons why networks for this kind cannot take the images, or cannot be used here, by network.
     ``seconds`` is the expected duration of the training without early stopping; None if unknown, as on a GPU.
     ``download`` is the size of the weights that must be downloaded first, in MB; 0 if there are none.
@@ -487,22 +491,37 @@ def recommend(
     )
 
 
+# Flips without those that exchange left and right.
+_UPRIGHT = {"fliplr": "none", "fliplrud": "flipud"}
+
+
 def adapt(settings: Mapping[str, str], facts: Facts) -> Settings:
     """Return ``settings`` without the transformations that the kind does not offer or the images are too small for.
 
-    The crop size is dropped unless the images are larger, and the padding for random crops if it exceeds an eighth of
-    their shorter side.
+    Horizontal flips are dropped if they would exchange classes. The crop size is dropped unless the images are larger,
+    and the padding for random crops if it exceeds an eighth of their shorter side.
     """
-    offered = views_of(kind_named(facts.kind)).transformations
+    offered = _transformations(facts)
     unavailable = {field for name, field in TRANSFORMATION_FIELDS.items() if name not in offered}
     kept = {name: text for name, text in settings.items() if name not in unavailable}
     if "use_mean" in unavailable:
         kept["use_mean"] = "none"
+    if kept.get("aug_flip") in _UPRIGHT and _exchanged(facts):
+        kept["aug_flip"] = _UPRIGHT[kept["aug_flip"]]
     if kept.get("crop_size") and int(kept["crop_size"]) >= facts.side:
         kept["crop_size"] = ""
     if int(kept.get("aug_pad_crop", 0)) * PADDED_PARTS > facts.side:
         kept["aug_pad_crop"] = "0"
     return kept
+
+
+def _transformations(facts: Facts) -> Sequence[Transformation]:
+    return views_of(kind_named(facts.kind)).transformations
+
+
+def _exchanged(facts: Facts) -> tuple[str, str] | None:
+    """Return two classes that horizontal flips would exchange, if the kind offers these."""
+    return mirrored_pair(facts.classes) if "flip" in _transformations(facts) else None
 
 
 def refusal(network: Network, facts: Facts, resources: Resources) -> str:
@@ -534,7 +553,11 @@ def _reason(rule: Rule, network: Network, facts: Facts) -> str:
     images = f"{color.capitalize()} images" if count is None else f"{count:,} {color} images"
     size = f"{facts.width}×{facts.height}"
     reason = rule.reason.format(images=images, size=size, network=network.in_words)
-    return f"{reason[0].upper()}{reason[1:]}"
+    reason = f"{reason[0].upper()}{reason[1:]}"
+    pair = _exchanged(facts)
+    if pair is None:
+        return reason
+    return f"{reason} No horizontal flips: a mirrored “{pair[0]}” would look like “{pair[1]}”."
 
 
 def facts_of(dataset: DatasetJob) -> Facts:
@@ -546,10 +569,12 @@ def facts_of(dataset: DatasetJob) -> Facts:
     # Counted as soon as the task has read the source. Records with several classes are counted more than once.
     is_known = not views_of(dataset.data_kind).counts_overlap
     images = {str(split): sum(counts["counts"]) for split, counts in counted.items()} if is_known else {}
-    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images)
+    classes = tuple(dict.fromkeys(label for counts in counted.values() for label in counts["labels"]))
+    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images, classes)
 
 
 def facts_in(manifest: Manifest) -> Facts:
     """Return the facts in the ``manifest`` of a finished dataset."""
     images = {name: split.count for name, split in manifest.splits.items()}
-    return Facts(manifest.kind, manifest.width, manifest.height, manifest.channels, images)
+    sides = manifest.width, manifest.height, manifest.channels
+    return Facts(manifest.kind, *sides, images, tuple(manifest.target.names))

@@ -123,6 +123,22 @@ def test_each_rule_gives_its_reason_in_one_sentence() -> None:
     assert photos.reason.startswith("1,234 color images: fine-tuning ResNet-50 from ImageNet weights")
 
 
+@pytest.mark.parametrize("kind", [CLASSES, LABELS, "image-object-detection", "image-segmentation"])
+@pytest.mark.parametrize("resources", [NOTHING, ALL, GPU])
+def test_classes_that_differ_by_side_are_not_flipped(kind: str, resources: Resources) -> None:
+    sides = Facts(kind, 256, 256, 3, {"train": 500}, ["left hand", "right hand"])
+    others = Facts(kind, 256, 256, 3, {"train": 500}, ["hand", "left foot"])
+    for name in ("", *networks([kind])):
+        for tuned in (None, False):
+            best, usual = (recommend(facts, resources, name, tuned) for facts in (sides, others))
+            assert best and usual
+            assert best.settings.get("aug_flip", "none") == "none"
+            assert "No horizontal flips: a mirrored “left hand” would look like “right hand”." in best.reason
+            assert "flips" not in usual.reason
+    assert fine_tuning_any(sides)["aug_flip"] == "none"
+    assert fine_tuning_any(others)["aug_flip"] == "fliplr"
+
+
 def test_weights_to_download_are_announced() -> None:
     photos = Facts(CLASSES, 256, 256, 3)
     assert _recommend(photos, ALL).download == CATALOG["efficientnetlite"].full.megabytes
@@ -247,7 +263,7 @@ def test_an_unfinished_dataset_has_facts(tmp_path: Path) -> None:
         "val": {"labels": ["a", "b"], "counts": [1, 0]},
     }
     images = {"train": 7, "val": 1}
-    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images)
+    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images, classes=("a", "b"))
 
 
 def _recommend(facts: Facts, resources: Resources, **options: Any) -> Recommendation:
