@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class RecordMaker:
             data = pixels.tobytes()
         else:
             data = images.encode(pixels, recipe.encoding)
-        name = os.fsencode(split.files[place])
+        name = self._plan.source_name(split, place)
         source_size, source_mode = self._plan.source(split, place, read[0])
         record = records.Record(
             data,
@@ -100,7 +99,7 @@ class RecordMaker:
         features = self._plan.features(split, place, _geometry(*_unchanged(recipe)))
         data = array.astype("<f4").tobytes()
         digest = _digest(data)
-        name = os.fsencode(split.files[place])
+        name = self._plan.source_name(split, place)
         record = records.Record(
             data, "float32", recipe.height, recipe.width, array.shape[2], features, source=name
         )

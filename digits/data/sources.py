@@ -225,6 +225,10 @@ class Plan:
         """Return the names of the images of a record."""
         return [split.files[place]]
 
+    def source_name(self, split: SplitPlan, place: int) -> bytes:
+        """Return the name of the source of a record, which the record contains and searches find."""
+        return os.fsencode(split.files[place])
+
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         """Read the encoded images of a record; raises UnusableImage and OSError."""
         return [split.images.read(name) for name in self.names(split, place)]

@@ -166,6 +166,9 @@ class VersionPlan(Plan):
         pixels = cast(ParentImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
+    def source_name(self, split: SplitPlan, place: int) -> bytes:
+        return cast(ParentImages, split.images).record(split.files[place]).source
+
     def pad(self, picture: Picture) -> Picture:
         return picture  # the images of the other dataset are already padded
 
@@ -174,7 +177,7 @@ class VersionPlan(Plan):
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         record = cast(ParentImages, split.images).record(split.files[place])
-        features: dict[str, Any] = {**record.features, "image/filename": [record.source]}
+        features: dict[str, Any] = dict(record.features)
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
         if changes_targets(geometry, self.target):

@@ -16,6 +16,7 @@ import pytest
 from digits.core import events
 from digits.data import images, records
 from digits.data.manifest import Manifest, SplitRecords, load
+from digits.data.record_names import find_names
 from digits.data.records import Record, SplitReader
 from digits.data.sources import UnusableSource
 from digits.data.targets.boxes import Boxes
@@ -105,6 +106,14 @@ def test_an_unchanged_version_has_the_same_records(tmp_path: Path, animals: Path
     version = make(tmp_path, animals)
     assert contents(version) == contents(animals)
     assert load(version).padding == (20, 30)
+
+
+def test_the_names_of_records_are_found(tmp_path: Path, animals: Path) -> None:
+    folder = make(tmp_path, animals)
+    manifest = load(folder)
+    assert len(find_names(folder, manifest.splits["train"], "train2")) == 11
+    assert len(find_names(folder, manifest.splits["val"], "val")) == 9
+    assert not len(find_names(folder, manifest.splits["train"], "/"))
 
 
 def test_edits_change_single_records(tmp_path: Path, animals: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from digits.core.splits import SPLIT_TITLES
 from digits.data import images
 from digits.data.images import Size
 from digits.data.shares import permute
@@ -101,6 +102,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         progress.reading(f"Reading {show(labels)}")
         source = _Source(name, Path(folder), Path(labels))
         objects[name] = _read_source(recipe, source, progress, notes)
+    _share_images(objects, warnings)
     if lists := recipe.lists.but(objects):
         whole = objects["train"]
         places = divide(lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
@@ -210,13 +212,14 @@ def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNote
 
 
 class _Gathering:
-    """Adds the usable objects of the chosen classes to ``objects``."""
+    """Adds the usable objects of the chosen classes to ``objects``; an image that is added again gets more of them."""
 
     def __init__(self, recipe: CreateDetection, objects: _Objects) -> None:
         self.found = objects
         self._checks = objects.checks
         self._choice = ClassChoice([name for name in recipe.classes if name.lower() != DONT_CARE])
         self._unchosen: Counter[str] = Counter()
+        self._places: dict[str, int] = {}
 
     def add(self, image: AnnotatedImage, size: tuple[int, int] | None) -> None:
         """Add ``image`` with its usable boxes; its ``size`` is None if it cannot be read."""
@@ -231,10 +234,25 @@ class _Gathering:
             rows.append((edges.left, edges.top, edges.right, edges.bottom, flag))
             if name is not None and not box.is_ignored:
                 names.append(name)
+        boxes = np.array(rows, np.float32).reshape(-1, 5)
+        place = self._places.setdefault(image.file, len(self.found.files))
+        if place < len(self.found.files):
+            self._merge(place, boxes, names)
+            return
         self.found.files.append(image.file)
         self.found.sizes.append(size)
-        self.found.boxes.append(np.array(rows, np.float32).reshape(-1, 5))
+        self.found.boxes.append(boxes)
         self.found.names.append(names)
+
+    def _merge(self, place: int, boxes: BoxArray, names: list[str]) -> None:
+        """Add the objects of another part of the annotations to an image, unless it has equal ones."""
+        found = self.found
+        known = set(_named(found.boxes[place], found.names[place]))
+        is_new = [item not in known for item in _named(boxes, names)]
+        are_objects = boxes[:, 4] >= 0
+        found.boxes[place] = np.concatenate([found.boxes[place], boxes[is_new]])
+        chosen = np.array(is_new, bool)[are_objects]
+        found.names[place] += [name for name, is_chosen in zip(names, chosen, strict=True) if is_chosen]
 
     def remarks(self) -> list[str]:
         """Return warnings about the objects that were not added."""
@@ -243,6 +261,44 @@ class _Gathering:
             count = count_of(self._unchosen.total(), "object")
             remarks.append(f"{count} of other classes: {listed(sorted(self._unchosen))}.")
         return remarks
+
+
+def _named(boxes: BoxArray, names: list[str]) -> list[tuple[float | str, ...]]:
+    """Return the edges of objects and the names of their classes, which are empty for ignored ones."""
+    left = iter(names)
+    return [(*row[:4], next(left) if row[4] >= 0 else "") for row in boxes.tolist()]
+
+
+def _share_images(objects: dict[str, _Objects], warnings: list[str]) -> None:
+    """Take images without objects out of splits, if another split has objects of the same images.
+
+    Raises UnusableSource if an image has other objects in another split.
+    """
+    labeled: dict[str, tuple[_Objects, list[tuple[float | str, ...]]]] = {}
+    for part in objects.values():
+        for place, file in enumerate(part.files):
+            if isinstance(part.images, ImageFolder) and len(part.boxes[place]):
+                path = part.images.describe() + "/" + file
+                found = sorted(_named(part.boxes[place], part.names[place]))
+                other, known = labeled.setdefault(path, (part, found))
+                if known != found:
+                    raise UnusableSource(
+                        f"{show(file)} has other objects in {show(Path(other.source).name)} than in "
+                        f"{show(Path(part.source).name)}, the annotations of another split.",
+                        "Keep each image in the annotations of one split.",
+                    )
+    for split, part in objects.items():
+        kept = [
+            place
+            for place, file in enumerate(part.files)
+            if not isinstance(part.images, ImageFolder)
+            or len(part.boxes[place])
+            or part.images.describe() + "/" + file not in labeled
+        ]
+        if count := len(part) - len(kept):
+            what = count_of(count, "image")
+            warnings.append(f"{SPLIT_TITLES[split]}: {what} with objects in another split only: not used.")
+            objects[split] = part.take(kept)
 
 
 def _need_padding(objects: dict[str, _Objects], padding: Size) -> None:
