@@ -236,6 +236,10 @@ class Views(Generic[AnyRecipe]):
     annotation_format = ""
     annotation_tools = "Label Studio or CVAT"
 
+    def predicts_from_image(self, manifest: Manifest) -> bool:
+        """Return whether a single image file is all that models of a dataset like ``manifest`` need."""
+        return self.takes_image and not self.has_input
+
     @property
     def charts(self) -> tuple[Chart, ...]:
         """The charts of the metrics, in their order."""

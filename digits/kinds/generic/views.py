@@ -44,6 +44,9 @@ class Views(views.Views[CreateGeneric]):
     records = "records"
     has_input = True
 
+    def predicts_from_image(self, manifest: Manifest) -> bool:
+        return manifest.dtype == "uint8"
+
     def describe_dataset(self, manifest: Manifest) -> str:
         return "arrays" if manifest.dtype == "float32" else "images"
 

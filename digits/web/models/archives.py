@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.core import pretrained_files, snapshot_list
+from digits.core.files import exists
 from digits.core.model_job import NETWORK_FILE, ModelJob
 from digits.core.snapshot_list import Snapshot
 from digits.data import manifest as manifests
@@ -27,4 +28,7 @@ def archive_of(job: ModelJob, snapshot: Snapshot) -> tuple[dict[str, Any], dict[
     if dataset := services().store.find(job.dataset_id):
         for shared in (manifests.LABELS_FILE, manifests.MEAN_ARRAY_FILE, manifests.FILE_NAME):
             files[shared] = dataset.folder / shared, dataset.folder
+    labels, below = files.get(manifests.LABELS_FILE, (job.folder / manifests.LABELS_FILE, job.folder))
+    if not exists(labels, below=below):
+        described["labels file"] = None
     return described, files

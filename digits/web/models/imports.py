@@ -54,8 +54,9 @@ def import_model(recipe: ImportModel, name: str = "", group: str = "") -> ModelJ
             # The other frames are those of the server.
             own = [dict(frame) for frame in failure.trace if frame["own"]]
             raise BadRequest(failure.message, failure.hint, own)
-        kind = kind_named(in_thread(manifests.load, folder).kind)
-        if views_of(kind).has_input:
+        manifest = in_thread(manifests.load, folder)
+        kind = kind_named(manifest.kind)
+        if not views_of(kind).predicts_from_image(manifest):
             raise BadRequest(
                 f"Models for {kind.title.lower()} cannot be imported.",
                 "Import a model that predicts from a single image.",

@@ -310,6 +310,76 @@ def complete(site: Site, in_child: Callable[..., Any]) -> Complete:
     return Complete(folder, [100 * value for value in expected])
 
 
+# Two numbers, without class names.
+NUMBERS = """
+import keras
+
+class UserModel(Tower):
+    @model_property
+    def inference(self):
+        return keras.layers.Dense(2, name="numbers")(keras.layers.Flatten()(self.x))
+
+    @model_property
+    def loss(self):
+        return digits.mse_loss(self.inference, self.y)
+"""
+
+
+def save_numbers(path: str) -> list[float]:
+    """Write a Keras model of two numbers in all formats below ``path``; return its answer to gray pixels."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(1)
+    layers = [keras.layers.Input((16, 16, 3)), keras.layers.Flatten(), keras.layers.Dense(2, name="numbers")]
+    model = keras.Sequential(layers)
+    for name in ("whole.keras", "whole.h5", "weights/numbers.weights.h5"):
+        Path(path, name).parent.mkdir(exist_ok=True)
+        (model.save_weights if name.endswith(".weights.h5") else model.save)(f"{path}/{name}")
+    model.export(f"{path}/saved", verbose=False)
+    Path(path, "checkpoint").mkdir()
+    dense = model.layers[-1]
+    values = {"numbers/kernel": dense.kernel.value, "numbers/bias": dense.bias.value}
+    tf.raw_ops.SaveV2(
+        prefix=f"{path}/checkpoint/model.ckpt",
+        tensor_names=list(values),
+        shape_and_slices=["", ""],
+        tensors=[tf.convert_to_tensor(value) for value in values.values()],
+    )
+    for folder in ("weights", "checkpoint"):
+        Path(path, folder, "network.py").write_text(NUMBERS)
+    return [float(value) for value in np.asarray(model(np.full((1, 16, 16, 3), 128.0, np.float32)))[0]]
+
+
+def test_all_models_without_class_names_are_imported(site: Site, in_child: Callable[..., Any]) -> None:
+    from PIL import Image
+
+    folder = site.data / "numbers"
+    folder.mkdir()
+    expected = in_child(save_numbers, str(folder))
+    gray = io.BytesIO()
+    Image.new("RGB", (16, 16), (128, 128, 128)).save(gray, "PNG")
+
+    def check(answer: Any) -> str:
+        assert answer.status_code == 200, answer.get_json()
+        job_id = str(answer.get_json()["id"])
+        predicted = site.api.classify(job_id, gray.getvalue()).predictions
+        assert predicted["values"] == pytest.approx(expected, rel=1e-3), predicted
+        assert site.get(f"/models/{job_id}").status_code == 200
+        return job_id
+
+    for name in ("whole.keras", "whole.h5", "saved", "weights", "checkpoint"):
+        size = {} if name.startswith(("whole", "saved")) else {"width": 16, "height": 16}
+        fields = {"job_name": name, "source": str(folder / name)}
+        job_id = check(site.post("/pretrained_models/new.json", **fields, **size))
+    archive = site.get(f"/models/{job_id}/download.tar.gz").data
+    check(upload(site, archive, "model.tar.gz"))
+    files = files_in(archive)
+    del files["dataset.json"]  # as DIGITS 6 writes it
+    check(upload(site, as_zip(files)))
+    check(site.post(f"/models/{job_id}/to_pretrained.json"))
+
+
 @pytest.mark.parametrize("name", ["model.keras", "saved"])
 def test_a_complete_model_does_not_need_a_network_file_and_is_self_contained(
     site: Site, model: str, complete: Complete, name: str
