@@ -8,6 +8,7 @@ import unicodedata
 
 # Leaves space for a number and an ending within the 255 bytes that file systems allow.
 MAX_NAME_BYTES = 180
+_MAX_ENDING_BYTES = 20
 # Invalid on some system: control characters, separators, wildcards, and characters that reverse the reading direction.
 _INVALID = re.compile(
     '[\x00-\x1f\x7f-\x9f/\\\\:*?"<>|\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]'
@@ -16,10 +17,23 @@ _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
 
 
 def safe_name(text: str) -> str:
-    """Return ``text`` as a name of at most `MAX_NAME_BYTES` bytes in UTF-8; invalid characters become ``_``."""
-    name = _INVALID.sub("_", unicodedata.normalize("NFC", text))
-    name = name.encode()[:MAX_NAME_BYTES].decode("utf-8", "ignore").strip(" .")
+    """Return ``text`` as a name of at most `MAX_NAME_BYTES` bytes in UTF-8 with its ending.
+
+    Invalid characters become ``_``.
+    """
+    name = _INVALID.sub("_", unicodedata.normalize("NFC", text)).strip(" .")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        stem, ending = os.path.splitext(name)
+        ending = ending if len(ending.encode()) <= _MAX_ENDING_BYTES else ""
+        length = MAX_NAME_BYTES - len(ending.encode())
+        name = f"{stem.encode()[:length].decode('utf-8', 'ignore').strip(' .')}{ending}"
     return f"_{name}" if not name or _RESERVED.fullmatch(name) else name
+
+
+def uploaded_name(path: str) -> str:
+    """Return a safe name for an uploaded file, whose ``path`` on the computer of its user can contain folders."""
+    last = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return safe_name("".join(filter(str.isprintable, last)).strip(" .") or "upload")
 
 
 def unique_names(texts: list[str]) -> list[str]:

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
 from digits.data.model_store import StoredModel
+from digits.data.sources import count_of
 from digits.kinds.standard_networks import network
 from digits.web.jobs.access import find_job
 from digits.web.models.imports import import_from
@@ -75,12 +76,13 @@ def show_json(job_id: str) -> AnyResponse:
 def upload_archive() -> Response:
     """Import a model from an uploaded ``archive`` in the format of “Download”."""
     require_tensorflow()
-    if not request.files.get("archive"):
-        raise BadRequest("No archive was uploaded.", "Send a tar or zip file in the field “archive”.")
-    with uploaded_files("archive") as folder:
-        assert folder is not None
-        (archive,) = folder.iterdir()
-        job = import_from(archive)
+    with uploaded_files("archive") as uploads:
+        if len(uploads["archive"]) != 1:
+            raise BadRequest(
+                f"{count_of(len(uploads['archive']), 'archive')} were uploaded instead of one.",
+                "Send a tar or zip file in the field “archive”.",
+            )
+        job = import_from(uploads["archive"][0])
     return jsonify(status="success", id=job.id, name=job.name)
 
 

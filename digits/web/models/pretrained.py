@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 from flask import Blueprint, request, url_for
-from werkzeug.datastructures import FileStorage
-from werkzeug.utils import secure_filename
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import SelectField, StringField, TextAreaField
 from wtforms.validators import DataRequired, NumberRange, Optional
@@ -17,6 +15,7 @@ from wtforms.validators import DataRequired, NumberRange, Optional
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel
+from digits.data.file_names import uploaded_name
 from digits.data.model_archive import INFO_FILE, names_of
 from digits.kinds.dataset_form import RESIZE_MODES
 from digits.kinds.form_fields import (
@@ -85,17 +84,16 @@ def create() -> AnyResponse:
     """
     require_tensorflow()
     form = PretrainedForm(meta={"data_roots": services().roots})
-    with uploaded_files() as folder:
-        weights = _names_of_uploads("weights_file")
-        if folder is not None and (weights or not form.source.data):
-            source = folder / weights[0] if len(weights) == 1 else folder
+    with uploaded_files("weights_file", "model_def_file", "labels_file") as uploads:
+        if weights := uploads["weights_file"]:
+            source = weights[0] if len(weights) == 1 else weights[0].parent
             form.source.validators, form.source.data = [], str(source)
         form.validate()
         if errors := errors_of(form):
             return respond_invalid(errors, lambda: _page(form))
         try:
             job = import_model(
-                _recipe(form, folder), form.job_name.data.strip(), (form.group_name.data or "").strip()
+                _recipe(form, uploads), form.job_name.data.strip(), (form.group_name.data or "").strip()
             )
         except BadRequest as error:
             if error.trace and wants_json():
@@ -125,48 +123,44 @@ def keep(job_id: str) -> AnyResponse:
     return respond(model_serializers.model_json(kept), created=url_for("model_page.show", job_id=kept.id))
 
 
-def _recipe(form: PretrainedForm, uploads: Path | None) -> ImportModel:
-    """Return the recipe of the form; the folder ``uploads`` contains the uploaded files."""
+def _recipe(form: PretrainedForm, uploads: Mapping[str, list[Path]]) -> ImportModel:
+    """Return the recipe of the form and of the ``uploads`` by field."""
     recipe = import_recipe(Path(form.source.data))
     recipe.network = form.network.data or None
     recipe.labels = names_of((form.labels.data or "").splitlines())
     recipe.width, recipe.height = form.width.data, form.height.data
     recipe.channels = 1 if form.image_type.data == "GRAYSCALE" else 3
     recipe.resize_mode = form.resize_mode.data
-    if uploads:
-        for name in _names_of_uploads("model_def_file"):
-            recipe.network = str(uploads / name)
-        for name in _names_of_uploads("labels_file"):
-            text = (uploads / name).read_text(encoding="utf-8-sig", errors="replace")
-            recipe.labels = names_of(text.splitlines())
+    for path in uploads["model_def_file"]:
+        recipe.network = str(path)
+    for path in uploads["labels_file"]:
+        recipe.labels = names_of(path.read_text(encoding="utf-8-sig", errors="replace").splitlines())
     return recipe
 
 
 @contextmanager
-def uploaded_files(*fields: str) -> Iterator[Path | None]:
-    """Yield a folder that contains the uploaded files, or None if there are no uploads."""
-    names = fields or ("weights_file", "model_def_file", "labels_file")
-    uploads = [upload for name in names for upload in request.files.getlist(name) if upload.filename]
-    if not uploads:
-        yield None
-        return
-    if len(uploads) > MAX_UPLOADED_FILES:
+def uploaded_files(*fields: str) -> Iterator[dict[str, list[Path]]]:
+    """Save the uploads of this request, and yield their paths by field; those of a field share a folder.
+
+    Raises BadRequest for many files, and for two in a field with the same name.
+    """
+    uploads = {field: [file for file in request.files.getlist(field) if file.filename] for field in fields}
+    count = sum(map(len, uploads.values()))
+    if count > MAX_UPLOADED_FILES:
         raise BadRequest(
-            f"Too many files: {len(uploads)}; the maximum is {MAX_UPLOADED_FILES}.",
-            "Upload an archive instead.",
+            f"Too many files: {count}; the maximum is {MAX_UPLOADED_FILES}.", "Upload an archive instead."
         )
-    with scratch() as folder:
-        for upload in uploads:
-            in_thread(upload.save, folder / _file_name(upload))
-        yield folder
-
-
-def _names_of_uploads(field: str) -> list[str]:
-    return [_file_name(upload) for upload in request.files.getlist(field) if upload.filename]
-
-
-def _file_name(upload: FileStorage) -> str:
-    return secure_filename(upload.filename or "") or "file"
+    with scratch() if count else nullcontext(Path()) as folder:
+        paths: dict[str, list[Path]] = {field: [] for field in fields}
+        for field, files in uploads.items():
+            for file in files:
+                path = folder / field / uploaded_name(file.filename or "")
+                if path in paths[field]:
+                    raise BadRequest(f"Two of the files are called “{path.name}”.", "Rename one of them.")
+                path.parent.mkdir(exist_ok=True)
+                in_thread(file.save, path)
+                paths[field].append(path)
+        yield paths
 
 
 def _page(form: PretrainedForm) -> str:

@@ -25,7 +25,6 @@ import secrets
 import shutil
 import threading
 import time
-import unicodedata
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
@@ -41,6 +40,7 @@ from digits.core.errors import BadRequest, DigitsError, DiskFull, InUse, NotFoun
 from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.settings import Settings
 from digits.data import unpacking
+from digits.data.file_names import uploaded_name
 from digits.data.unpacking import Limits, Progress, Unpacking
 from digits.data.zip_names import NameEncoding
 from digits.runtime.executors.processes import boot_id
@@ -57,7 +57,6 @@ POLL_SECONDS = 0.1
 SYNC_BYTES = 64_000_000
 # Above this number of files, it is faster to sync all file systems than each file.
 MANY_FILES = 100
-MAX_NAME_BYTES = 100
 # The ids of expired uploads that are remembered, to report them as expired and not as unknown.
 MAX_REMEMBERED = 1000
 
@@ -344,7 +343,7 @@ class UploadStore:
         folder = self._folder / secrets.token_hex(16)
         folder.mkdir(mode=0o700)
         record = Record(
-            name=safe_name(name),
+            name=uploaded_name(name),
             length=length,
             owner=owner,
             encoding=encoding,
@@ -583,14 +582,6 @@ class UploadStore:
 def is_accessible(upload: Upload, user: str | None) -> bool:
     """Return whether ``user`` may see, continue and delete an upload: its owner may, and everyone if it has none."""
     return not upload.record.owner or not user or upload.record.owner == user
-
-
-def safe_name(name: str) -> str:
-    """Return the file name ``name``, which is from a user, without folders and unprintable characters."""
-    last = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
-    text = "".join(letter for letter in unicodedata.normalize("NFC", last) if letter.isprintable())
-    text = text.encode("utf-8", "replace")[:MAX_NAME_BYTES].decode("utf-8", "ignore").strip(" .")
-    return text or "upload"
 
 
 def folder_name(name: str) -> str:

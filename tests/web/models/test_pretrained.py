@@ -378,6 +378,15 @@ def test_all_models_without_class_names_are_imported(site: Site, in_child: Calla
     del files["dataset.json"]  # as DIGITS 6 writes it
     check(upload(site, as_zip(files)))
     check(site.post(f"/models/{job_id}/to_pretrained.json"))
+    data = (folder / "whole.keras").read_bytes()
+    sent = (io.BytesIO(data), "веса.keras")
+    check(site.post("/pretrained_models/new.json", job_name="a", weights_file=sent))
+    twice = [(io.BytesIO(data), name) for name in ("a/веса.keras", "b/веса.keras")]
+    refused = site.post("/pretrained_models/new.json", job_name="a", weights_file=twice)
+    assert refused.status_code == 400 and "Rename one" in refused.get_json()["error"]["hint"]
+    for count in (0, 2):
+        sent_archives = [(io.BytesIO(archive), f"{number}.tar.gz") for number in range(count)]
+        assert site.post("/pretrained_models/upload_archive", archive=sent_archives).status_code == 400
 
 
 @pytest.mark.parametrize("name", ["model.keras", "saved"])
