@@ -20,8 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import DigitsError
+from digits.core.recipe import CreateDataset
 from digits.data import images
 from digits.data.images import Geometry
+from digits.data.object_sizes import LostObjects, ObjectSizes
 from digits.data.records import Features
 from digits.data.targets.forms import form_of
 from digits.data.targets.target import Target
@@ -173,7 +175,8 @@ class Plan:
 
     ``known_mean`` is the mean image of the train split,
     [height, width, channels], if the source contains it. If ``padding`` (width, height) is given, images are padded
-    to it before they are resized; see `images.pad`.
+    to it before they are resized; see `images.pad`. ``objects`` are the sizes of the objects in the images, if it has
+    any.
     """
 
     target: Target
@@ -188,6 +191,7 @@ class Plan:
     known_mean: NDArray[np.float32] | None = None
     padding: tuple[int, int] | None = None
     bits: int = 0
+    objects: ObjectSizes | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for an invalid target."""
@@ -207,6 +211,10 @@ class Plan:
         elif split.groups:
             np.add.at(total, [split.groups[place] for place in places], 1)
         return total
+
+    def lost(self, recipe: CreateDataset) -> LostObjects | None:
+        """Return the objects that almost vanish in the images of ``recipe``; None without any."""
+        return self.objects.lost(recipe, self.padding) if self.objects else None
 
     def count_images(self) -> int:
         """Return the number of images of the source; records that consist of several can share them."""

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
-from digits.core.recipe import CreateDataset
+from digits.core.recipe import MAX_SIDE_PIXELS, CreateDataset
 from digits.data import images
 from digits.data.causes import LIMIT_FIELD, enough_percent
+from digits.data.object_sizes import LostObjects
 from digits.data.record_index import DamagedRecords
 from digits.data.record_maker import RecordMaker, UnusablePart
 from digits.data.record_pictures import picture_of
@@ -91,6 +92,8 @@ def _add(
     counts = {name: len(split) for name, split in plan.splits.items()}
     found.total, found.splits = sum(counts.values()), counts if len(counts) > 1 else {}
     recipe = structs.replace(recipe, **advise(found))
+    if lost := plan.lost(recipe):
+        found.suggestions.append(_enlarge(lost, recipe))
     if not has_images:
         return
     plan.target = plan.target.sized(recipe.width, recipe.height)
@@ -119,7 +122,8 @@ def _add(
             break
     count = len(broken) + sum(item.is_image for item in plan.unusable)
     if total <= MAX_IMAGES_TRIED and total > count and count * 100 > total * recipe.max_unusable_percent:
-        found.suggestions[:] = [_raise_limit(recipe.max_unusable_percent, enough_percent(count, total))]
+        others = [suggestion for suggestion in found.suggestions if not suggestion.stops]
+        found.suggestions = [*others, _raise_limit(recipe.max_unusable_percent, enough_percent(count, total))]
 
 
 def _make(maker: RecordMaker, plan: Plan, split: SplitPlan, place: int) -> Any:
@@ -149,6 +153,16 @@ def _places(plan: Plan) -> Iterator[tuple[str, int]]:
 def _raise_limit(limit: float, percent: float) -> Suggestion:
     text = f"Unusable images exceed the limit of {limit:g}%: the dataset cannot be created."
     return Suggestion(text, f"Skip up to {percent:g}%", {LIMIT_FIELD: f"{percent:g}"}, stops=True)
+
+
+def _enlarge(lost: LostObjects, recipe: CreateDataset) -> Suggestion:
+    width, height = (min(side, MAX_SIDE_PIXELS) for side in lost.size)
+    fields: dict[str, str | bool] = {
+        "resize_width": str(width),
+        "resize_height": str(height),
+        "resize_mode": recipe.resize_mode,
+    }
+    return Suggestion(lost.words, f"Resize to {width}×{height}", fields)
 
 
 @contextlib.contextmanager

@@ -70,6 +70,40 @@ def test_boxes_are_drawn_where_they_are_stored(tmp_path: Path) -> None:
         assert box["color"].startswith("#") and item["label"].startswith("1 ")
 
 
+def test_objects_that_almost_vanish_are_named_with_a_larger_size(tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    for number in range(3):
+        save(root / f"{number}.png", 50, (400, 400))
+        (root / f"{number}.txt").write_text("0 0.5 0.5 0.02 0.02\n0 0.3 0.3 0.4 0.4\n1 0.6 0.6 0.4 0.4\n")
+    words = (
+        "Objects smaller than 2 pixels in images of 48×48: 3 of 9, such as 1.0×1.0. 112×112 keeps them all."
+    )
+    size = {"resize_width": 48, "resize_height": 48}
+    last = scan("image-object-detection", root, train_image_folder=root, **size)[-1]
+    (remedy,) = last["remedies"]
+    assert remedy["text"] == words and not remedy["stops"]
+    assert remedy["fields"] == {"resize_width": "112", "resize_height": "112", "resize_mode": "squash"}
+    assert not scan("image-object-detection", root, train_image_folder=root, **remedy["fields"])[-1][
+        "remedies"
+    ]
+    made = Forms("image-object-detection", root).create(train_image_folder=root, pct_val=0, **size)
+    assert words in made.remarks
+
+
+def test_areas_that_almost_vanish_are_named(tmp_path: Path) -> None:
+    mask = np.zeros((400, 400), np.uint8)
+    mask[:8, :8], mask[100:, 100:] = 1, 2
+    for number in range(3):
+        save(tmp_path / "images" / f"{number}.png", 50, (400, 400))
+        (tmp_path / "masks").mkdir(exist_ok=True)
+        Image.fromarray(mask).save(tmp_path / "masks" / f"{number}.png")
+    size = {"resize_width": 48, "resize_height": 48}
+    (remedy,) = scan("image-segmentation", tmp_path, feature_folder=tmp_path, **size)[-1]["remedies"]
+    assert remedy["text"].startswith(
+        "Areas of a class in an image smaller than 2 pixels in images of 48×48: 3 of 6"
+    )
+
+
 def test_masks_have_the_colors_of_their_classes(tmp_path: Path) -> None:
     mask = np.zeros((32, 48), np.uint8)
     mask[:, 24:] = 1

@@ -15,6 +15,7 @@ import numpy as np
 from digits.core.splits import SPLIT_TITLES
 from digits.data import images
 from digits.data.images import Size
+from digits.data.object_sizes import ObjectSizes
 from digits.data.shares import permute
 from digits.data.sources import (
     ImageFolder,
@@ -124,7 +125,21 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise UnusableSource(
             f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
         )
-    return Plan(Boxes.of(classes, most), splits, groups, warnings, notes.unusable, padding=recipe.padding)
+    target = Boxes.of(classes, most)
+    plan = Plan(target, splits, groups, warnings, notes.unusable, padding=recipe.padding)
+    plan.objects = _object_sizes(parts)
+    return plan
+
+
+def _object_sizes(parts: dict[str, _Objects]) -> ObjectSizes:
+    return ObjectSizes.of(
+        [
+            (size, boxes[boxes[:, 4] >= 0, 2:4] - boxes[boxes[:, 4] >= 0, :2])
+            for part in parts.values()
+            for size, boxes in zip(part.sizes, part.boxes, strict=True)
+            if size
+        ]
+    )
 
 
 def sources(recipe: CreateDetection) -> dict[str, tuple[str, str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from digits.data.images import Geometry, UnusableImage, reason_of
 from digits.data.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.mask_values import default_names, recognize
 from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
+from digits.data.object_sizes import ObjectSizes
 from digits.data.records import Features
 from digits.data.sources import Plan, Progress, Remark, SplitPlan, UnusableSource, count_of, listed, show
 from digits.data.tables import SourceNotes, open_lines
@@ -162,8 +164,30 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
         std=shares.std.tolist(),
     )
     return SegmentationPlan(
-        target, dict(splits), groups, warnings, notes.unusable, code=classes.code, scales=fits.scales
+        target,
+        dict(splits),
+        groups,
+        warnings,
+        notes.unusable,
+        code=classes.code,
+        scales=fits.scales,
+        objects=_object_sizes(classes, surveys, frames),
     )
+
+
+def _object_sizes(
+    classes: Classes, surveys: dict[str, list[MaskSurvey | None]], frames: dict[str, list[Frame | None]]
+) -> ObjectSizes:
+    """Return squares with as many pixels as each class has in an image, without the background."""
+    pairs = (pair for name in surveys for pair in zip(surveys[name], frames[name], strict=True))
+    sizes = []
+    for survey, frame in pairs:
+        if survey is not None and frame is not None:
+            counts = classes.code.count(survey)[1 : len(classes.names)]
+            scale = math.prod(frame.size) / math.prod(frame.stated)
+            sides = np.sqrt(counts[counts > 0] * scale)
+            sizes.append((frame.size, np.stack([sides, sides], axis=1)))
+    return ObjectSizes.of(sizes, "Areas of a class in an image")
 
 
 def _check_annotations(recipe: CreateSegmentation, splits: Mapping[str, TargetImageSplit]) -> None:

@@ -129,7 +129,8 @@ class Creation:
             plan = read_source(self._recipe, self._report)
         except (UnusableSource, samples.DownloadFailed) as error:
             raise UserFault(error.message, error.hint, remedy=error.remedy) from error
-        for warning in plan.warnings:
+        lost = plan.lost(self._recipe)
+        for warning in [*plan.warnings, *([lost.words] if lost else [])]:
             self._report.warn(warning)
         for name, split in plan.splits.items():
             self._report.counted(name, plan, plan.counts(split, range(len(split))))
