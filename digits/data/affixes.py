@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 # Words for targets that may directly follow or precede a letter.
 WORDS = (
@@ -31,8 +30,7 @@ _NEIGHBORS = 6
 _MOST_TRIED = 8
 
 
-@dataclass(frozen=True, order=True)
-class Affixes:
+class Affixes(NamedTuple):
     """What surrounds the common part of the names of an image and of its target."""
 
     image_before: str = ""
@@ -41,34 +39,9 @@ class Affixes:
     target_after: str = ""
 
 
-def find_pairs(images: Sequence[str], targets: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """Return the targets of the images by the affixes that make the most pairs, at least of half of the names.
-
-    Names are paths without endings. If several affixes make as many pairs of different targets, the result is empty,
-    and the second item are the targets of one image.
-    """
-    cores = functools.cache(_cores)
-    stems_of_images, stems_of_targets = tuple(images), tuple(targets)
-    fewest = (min(len(images), len(targets)) + 1) // 2
-    usable: dict[Affixes, dict[str, str]] = {}
-    for affixes in likely_affixes(images, targets):
-        of_targets = cores(stems_of_targets, affixes.target_before, affixes.target_after)
-        of_images = cores(stems_of_images, affixes.image_before, affixes.image_after)
-        pairs = {image: of_targets[core] for core, image in of_images.items() if core in of_targets}
-        if pairs and len(pairs) >= fewest:
-            usable[affixes] = pairs
-    if not usable:
-        return {}, []
-    rank = {
-        affixes: (len(pairs), not is_of_another_task(affixes.target_before + affixes.target_after))
-        for affixes, pairs in usable.items()
-    }
-    best = max(rank.values())
-    equal = [usable[affixes] for affixes in sorted(usable) if rank[affixes] == best]
-    if any(pairs != equal[0] for pairs in equal):
-        image = next(iter(equal[0]))
-        return {}, sorted({pairs[image] for pairs in equal if image in pairs})
-    return equal[0], []
+def is_word(affix: str) -> bool:
+    """Return whether a prefix or suffix is one of `WORDS`, with a sign before or after it."""
+    return affix.strip("_-.").lower() in _WORDS_EITHER_WAY
 
 
 def is_of_another_task(name: str) -> bool:
@@ -148,13 +121,3 @@ def _beginning(names: Sequence[str]) -> str:
 
 def _base(stem: str) -> str:
     return stem.rpartition("/")[2]
-
-
-def _cores(stems: Iterable[str], before: str, after: str) -> dict[str, str]:
-    length = len(before) + len(after)
-    cores: dict[str, str] = {}
-    for stem in stems:
-        folder, slash, base = stem.rpartition("/")
-        if len(base) > length and base.startswith(before) and base.endswith(after):
-            cores.setdefault(folder + slash + base[len(before) : len(base) - len(after)], stem)
-    return cores

@@ -10,6 +10,7 @@ that gives some paths an image leaves the others missing, and an image belongs t
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import stat
@@ -23,7 +24,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from digits.core.files import walk
-from digits.data.affixes import Affixes, is_of_another_task, likely_affixes
+from digits.data.affixes import Affixes, is_of_another_task, is_word, likely_affixes
 from digits.data.declared_splits import split_named
 from digits.data.image_endings import EXTENSIONS
 from digits.data.sources import Remark, UnusableSource, path_below, show
@@ -49,11 +50,11 @@ Located = tuple[str, bool]
 
 
 class AmbiguousPaths(UnusableSource):
-    """Two rules lead to different images: ``files``."""
+    """Two rules lead to different ``images`` of a path, or to the same image of different ``paths``."""
 
-    def __init__(self, fault: str, hint: str, files: Sequence[str]) -> None:
+    def __init__(self, fault: str, hint: str, paths: Sequence[str], images: Sequence[str]) -> None:
         super().__init__(fault, hint)
-        self.files = files
+        self.paths, self.images = paths, images
 
 
 @dataclass(frozen=True)
@@ -179,14 +180,14 @@ class ImageTree:
         return file, os.path.isfile(os.path.join(self._root, file))
 
 
-def match_names(names: Sequence[str], files: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Return which of the ``files`` each of the ``names`` has, and the rule; both are paths relative to a folder each.
+def match_names(names: Sequence[str], files: Sequence[str]) -> dict[str, str]:
+    """Return which of the ``files`` each of the ``names`` has; both are paths relative to a folder each.
 
     Endings do not matter, and names may also differ by a prefix or suffix of both. Raises AmbiguousPaths.
     """
     places = {name: place for name in names if (place := _place(name))}
     best = _Learner(places, files, {}, "").learn_stems()
-    return ({}, "") if best is None else (dict(best.files), best.describe())
+    return best.files if best else {}
 
 
 class _Place(NamedTuple):
@@ -204,9 +205,10 @@ class _Spelling:
     written: Callable[[str], str | None]
     found: Callable[[str], str | None]
     folder: Callable[[str], str] = str
-    # One of several guesses, which must agree; those of a lower rank, and of few paths, do not count.
+    # One of several guesses, which must agree; those of a lower rank, and of ``fewest`` paths, do not count.
     is_guess: bool = False
-    rank: int = 0
+    fewest: int = _MIN_ALIKE
+    rank: int = 1
 
 
 @dataclass
@@ -283,21 +285,18 @@ class _Learner:
 
     def learn_stems(self) -> _Candidate | None:
         """Return the best rule for names whose endings do not matter, as `learn` does."""
-        for group in (_stems, self._affixes):
-            if best := self._first(group(), [str]):
-                return best
-        return None
+        return self._first(itertools.chain(self._stems_and_numbers(), self._affixes()), [str])
 
     def _first(
         self, spellings: Iterable[_Spelling], folders: Sequence[Callable[[str], str]]
     ) -> _Candidate | None:
-        fewest = max(_MIN_ALIKE, (min(len(self.written), len(self._files)) + 1) // 2)
+        half = (min(len(self.written), len(self._files)) + 1) // 2
         best: _Candidate | None = None
         tried: list[_Candidate] = []
         for spelling in spellings:
             for folder in folders:
                 item = self._explain(spelling, folder)
-                if item is None or (spelling.is_guess and len(item.files) < fewest):
+                if item is None or (spelling.is_guess and len(item.files) < max(half, spelling.fewest)):
                     continue
                 tried.append(item)
                 if best is None or item.strength > best.strength:
@@ -305,7 +304,7 @@ class _Learner:
                 if len(item.files) == len(self.written) and not spelling.is_guess:
                     return best
         for other in tried:
-            if best and best.spelling.is_guess and best.spelling.rank == other.spelling.rank:
+            if best and best.spelling.is_guess and other.spelling.rank >= best.spelling.rank:
                 _need_agreement(best, other)
         return best
 
@@ -352,7 +351,7 @@ class _Learner:
         candidates = [
             self._apply(_Candidate(spelling, *rule), rows, index) for rule in self._guess(rows, index)
         ]
-        if self._is_flat:
+        if self._is_flat or (not self._root and not any("/" in file for file in self._files)):
             candidates.append(self._apply(_Candidate(spelling, by_name=True), rows, index))
         for item in candidates:
             if not item.files:
@@ -470,7 +469,7 @@ class _Learner:
         for word, _ in words.most_common(4):
             for width in sorted({1, *(width for width, _ in widths.most_common(8))}):
                 text = f"by their numbers after “{show(word)}”" if word else "by their numbers"
-                yield _Spelling(text, partial(_filled, word=word, width=width), _found_stem, is_guess=True)
+                yield _Spelling(text, partial(_filled, word=word, width=width), _stem_of, is_guess=True)
 
     def _stems_and_numbers(self) -> Iterator[_Spelling]:
         yield from _stems()
@@ -526,12 +525,12 @@ def _need_agreement(best: _Candidate, other: _Candidate) -> None:
         raise AmbiguousPaths(
             f"“{show(paths[0])}” can be {show(files[0])} or {show(files[1])}.",
             "Choose the folder that directly contains the images of these paths as the image folder.",
-            files,
+            *difference,
         )
     raise AmbiguousPaths(
         f"“{show(paths[0])}” and “{show(paths[1])}” are different paths, but both can be the image {show(files[0])}.",
         "Choose a folder with the images of all paths, or leave out the paths of other folders.",
-        files,
+        *difference,
     )
 
 
@@ -610,18 +609,12 @@ def _stem_of(name: str) -> str:
     return stem if stem and (dot + ending).lower() in EXTENSIONS else name
 
 
-def _found_stem(name: str) -> str | None:
-    stem = _stem_of(name)
-    return None if stem == name else stem
+def _nfc_stem(name: str) -> str:
+    return _nfc(_stem_of(name))
 
 
 def _folded_stem(name: str) -> str:
     return _folded(_stem_of(name))
-
-
-def _folded_found_stem(name: str) -> str | None:
-    stem = _found_stem(name)
-    return None if stem is None else _folded(stem)
 
 
 def _whole_names() -> Iterator[_Spelling]:
@@ -637,27 +630,20 @@ def _whole_names() -> Iterator[_Spelling]:
 
 
 def _stems() -> Iterator[_Spelling]:
+    yield _Spelling("with the endings of the images", _nfc_stem, _nfc_stem, _nfc)
     yield _Spelling(
-        "with the endings of the images", lambda name: _nfc(_stem_of(name)), _nfc_found_stem, _nfc
-    )
-    yield _Spelling(
-        "with the endings of the images, in upper or lower case", _folded_stem, _folded_found_stem, _folded
+        "with the endings of the images, in upper or lower case", _folded_stem, _folded_stem, _folded
     )
     yield _Spelling(
         "with the endings of the images, without the digits before uploaded files",
         lambda name: _folded_stem(_not_uploaded(name)),
-        lambda name: _folded_found_stem(_not_uploaded(name)),
+        lambda name: _folded_stem(_not_uploaded(name)),
         _folded,
     )
 
 
 def _not_uploaded(name: str) -> str:
     return _UPLOAD_PREFIX.sub("", name, count=1)
-
-
-def _nfc_found_stem(name: str) -> str | None:
-    stem = _found_stem(name)
-    return None if stem is None else _nfc(stem)
 
 
 def _number(name: str) -> str:
@@ -684,14 +670,15 @@ def _with_affixes(affixes: Affixes) -> _Spelling:
         for _, written, found in sides
         if written or found
     ]
-    is_other = is_of_another_task(affixes.target_before + affixes.target_after)
+    is_other = is_of_another_task("".join(text for side in sides for text in side[1:]))
     return _Spelling(
         f"with or without {' and '.join(words)}",
         partial(_core, before=affixes.image_before, after=affixes.image_after),
         partial(_core, before=affixes.target_before, after=affixes.target_after),
         _nfc,
         is_guess=True,
-        rank=0 if is_other else 1,
+        fewest=1 if is_word("".join(affixes)) else _MIN_ALIKE,
+        rank=int(not is_other),
     )
 
 

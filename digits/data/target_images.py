@@ -5,20 +5,18 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.data.affixes import find_pairs, is_of_another_task
+from digits.data.affixes import is_of_another_task
 from digits.data.image_lists import visible_entries
+from digits.data.path_rules import AmbiguousPaths, match_names
 from digits.data.sources import ImageSource, SplitPlan, count_of, listed, show
 
 # In lowercase.
 IMAGE_FOLDERS = ("images", "image", "imgs", "img", "inputs", "input", "jpegimages", "leftimg8bit")
 
-# Suffixes that tools append to the name of an image to name its target.
-_SUFFIX = re.compile(r"[_-](mask|label|seg|segmentation|gt|target)s?\Z", re.IGNORECASE)
 # What such tools append or prepend in a folder that contains images and targets.
 _WORD = r"(mask|label|seg|segmentation|gt|target|annotation|ground[_-]?truth|labelids)s?"
 _TARGET = re.compile(rf"[_.-]{_WORD}([_-]?[0-9]+)?\Z|\A{_WORD}[_.-]|_L\Z", re.IGNORECASE)
@@ -68,60 +66,33 @@ class Matches:
 
 
 def match(images: Collection[str], targets: Collection[str]) -> Matches:
-    """Pair files whose paths are the same except for the ending, or for a suffix such as ``_mask`` of the target.
-
-    If these are few, names may also differ by another prefix or suffix, the same for all files, or by their folders.
-    """
+    """Pair files whose paths are the same except for the ending, or else by `digits.data.path_rules.match_names`."""
     repeated: list[str] = []
     image_of = _by_stem(images, repeated)
     target_of = _by_stem(targets, repeated)
-    paired = {stem: stem for stem in image_of if stem in target_of}
-    for stem in target_of:
-        plain = _SUFFIX.sub("", stem)
-        if plain in image_of and stem not in image_of:
-            paired.setdefault(plain, stem)
+    unclear: Sequence[str] = ()
+    target_names: dict[str, str] = {}
+    try:
+        found = match_names(list(target_of.values()), list(image_of.values()))
+        target_names = {image: target for target, image in found.items()}
+    except AmbiguousPaths as error:
+        unclear = error.paths if len(error.paths) > 1 else error.images
+    pairs = [(name, target_names[name]) for name in image_of.values() if name in target_names]
+    different = (pair for pair in pairs if os.path.splitext(pair[0])[0] != os.path.splitext(pair[1])[0])
     note = ""
-    unclear: list[str] = []
-    if 2 * len(paired) < min(len(image_of), len(target_of)):
-        pairs, unclear = _match_loosely(list(image_of), list(target_of))
-        if len(pairs) > len(paired):
-            paired = pairs
-            image, target = min(paired.items())
-            others = "" if len(pairs) == len(target_of) else " Other names are not used."
-            note = f"Names are paired as {show(image_of[image])} and {show(target_of[target])}.{others}"
-    used = set(paired.values())
-    if note:
-        used.update(stem for stem in target_of if is_of_another_task(os.path.basename(stem)))
+    used = set(target_names.values())
+    if example := next(different, None):
+        others = "" if len(pairs) == len(target_of) else " Other names are not used."
+        note = f"Names are paired as {show(example[0])} and {show(example[1])}.{others}"
+        used.update(name for name in target_of.values() if is_of_another_task(os.path.basename(name)))
     return Matches(
-        [(name, target_of[paired[stem]]) for stem, name in image_of.items() if stem in paired],
-        [name for stem, name in image_of.items() if stem not in paired],
-        [name for stem, name in target_of.items() if stem not in used],
+        pairs,
+        [name for name in image_of.values() if name not in target_names],
+        [name for name in target_of.values() if name not in used],
         repeated,
         note,
-        [] if paired else [target_of[stem] for stem in unclear],
+        unclear,
     )
-
-
-def _match_loosely(images: list[str], targets: list[str]) -> tuple[dict[str, str], list[str]]:
-    """Pair paths without endings by `find_pairs`, or else their last parts, if these are unique."""
-    pairs, unclear = find_pairs(images, targets)
-    if pairs or unclear:
-        return pairs, unclear
-    of_images, of_targets = ({_plain(stem): stem for stem in stems} for stems in (images, targets))
-    if len(of_images) < len(images) or len(of_targets) < len(targets):
-        return {}, []
-    same = {name: name for name in of_images if name in of_targets}
-    if not same:
-        same, unclear = find_pairs(list(of_images), list(of_targets))
-    return (
-        {of_images[name]: of_targets[target] for name, target in same.items()},
-        [of_targets[name] for name in unclear],
-    )
-
-
-def _plain(stem: str) -> str:
-    """Return the last part of a path for comparisons: in lowercase, and in one form of Unicode."""
-    return unicodedata.normalize("NFC", os.path.basename(stem)).casefold()
 
 
 def divide(names: Collection[str]) -> tuple[list[str], list[str]] | None:

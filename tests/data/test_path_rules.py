@@ -212,7 +212,7 @@ def test_names_differ_by_a_prefix_or_suffix() -> None:
     numbers = range(4)
     images = [f"town/a_{number}_sat.png" for number in numbers]
     masks = [f"town/a_{number}_mask.png" for number in numbers]
-    assert match_names(images, masks)[0] == dict(zip(images, masks, strict=True))
+    assert match_names(masks, images) == dict(zip(masks, images, strict=True))
     others = [f"town/a_{number}_old.png" for number in numbers]
     with pytest.raises(AmbiguousPaths):
-        match_names(images, masks + others)
+        match_names(masks + others, images)

@@ -50,10 +50,22 @@ def test_the_label_indexes_of_cityscapes_are_used() -> None:
     assert not found.remarks("label image")
 
 
-def test_exact_names_are_preferred() -> None:
+def test_one_rule_pairs_all_names() -> None:
     found = match(["1.png", "10.png", "a.png"], ["1.png", "10.png", "1_L.png", "a_mask.png"])
-    assert found.names == [("1.png", "1.png"), ("10.png", "10.png"), ("a.png", "a_mask.png")]
-    assert found.without_image == ["1_L.png"] and not found.note
+    assert found.names == [("1.png", "1.png"), ("10.png", "10.png")]
+    assert found.without_target == ["a.png"]
+    assert found.without_image == ["1_L.png", "a_mask.png"] and not found.note
+
+
+def test_targets_of_missing_images_are_not_used() -> None:
+    assert not match(["a/1.png", "a/2.png"], ["b/1.png", "c/2.png"]).names
+    found = match(["a/1.png", "a/2.png"], ["a/1.png", "b/2.png"])
+    assert found.names == [("a/1.png", "a/1.png")] and found.without_image == ["b/2.png"]
+
+
+def test_different_names_of_the_same_target_are_unclear() -> None:
+    found = match(["1.png", "2.png"], ["1.png", "1_mask.png", "2_mask.png"])
+    assert not found.names and found.unclear == ["1_mask.png", "1.png"]
 
 
 def test_several_targets_of_each_image_are_unclear() -> None:

@@ -98,7 +98,9 @@ def test_folders_in_the_folder_can_contain_images_and_masks(forms: Forms) -> Non
     save(forms.data, "benign/benign ({}).png", "benign/benign ({})_mask_1.png", numbers=range(1))
     made = forms.create(feature_folder=forms.data, folder_pct_val=0, **SIZE)
     assert count_pixels(made) == [2 * pixels for pixels in PIXELS]
-    assert made.remarks == ["1 label image has no image and will not be used: benign/benign (0)_mask_1.png."]
+    assert (
+        made.remarks[-1] == "1 label image has no image and will not be used: benign/benign (0)_mask_1.png."
+    )
 
 
 def test_a_folder_of_images_only_has_no_masks(forms: Forms) -> None:
