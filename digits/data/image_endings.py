@@ -34,6 +34,7 @@ _REMEDIES = {
     _AS_PNG: tuple(
         ".psd .psb .xcf .svg .svgz .jp2 .j2k .jpx .jxl .jxr .tga .exr .hdr .pcx .sgi .ico .eps .wmf".split()
     ),
+    "save their arrays as PNG": (".npy", ".npz", ".mat"),
     "convert them to 16-bit PNG": tuple(
         ".dcm .dicom .nii .nii.gz .mha .nrrd .fits .fit .czi .lif .nd2".split()
     ),
@@ -45,9 +46,7 @@ _UNREAD = {
 # Those of all images, in readable formats or not.
 KNOWN_ENDINGS = (*EXTENSIONS, *_UNREAD)
 _READ = frozenset(EXTENSIONS)
-_OTHERS = frozenset(
-    (*_UNREAD, *mimetypes.types_map, *".npy .npz .yaml .yml .md .log .db .names .cache".split())
-)
+_OTHERS = frozenset((*_UNREAD, *mimetypes.types_map, *".yaml .yml .md .log .db .names .cache".split()))
 _BEGINNINGS = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")
 
 

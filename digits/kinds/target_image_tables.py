@@ -27,6 +27,7 @@ from digits.data.tables import (
 )
 from digits.data.target_images import TargetImageSplit
 from digits.kinds.record_source import NO_TARGET, divide_records
+from digits.kinds.run_length_tables import refuse_run_lengths
 from digits.kinds.table_source import SplitTable, TableRows, report_each, tables_at
 from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageTable
 
@@ -93,6 +94,7 @@ def _find_columns(
     required = target or ("" if recipe.needs_targets else image)
     for name, what in ((image, "images"), (required, f"{recipe.target_word}s")):
         if not name:
+            refuse_run_lengths(table)
             raise UnusableSource(
                 f"{show(table.path.name)} has no column of {what}.",
                 f"Its columns are {listed(table.columns)}.",

@@ -13,6 +13,7 @@ from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, number_of, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.format import BoxTable, Format, Source
+from digits.kinds.run_length_tables import refuse_run_lengths
 from digits.kinds.shapes import Rectangle, Shape
 
 # Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
@@ -86,6 +87,7 @@ def find_columns(table: TableFile, settings: BoxTable) -> Places:
             del columns[edge if side in chosen and edge not in chosen else side]
     for field in _ORDER:
         if field not in columns and _SIDES.get(field) not in columns:
+            refuse_run_lengths(table)
             raise _missing(table, field)
     places = list(columns.values())
     repeated = next((place for place in places if places.count(place) > 1), None)

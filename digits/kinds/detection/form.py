@@ -61,6 +61,7 @@ from digits.kinds.form_fields import (
 from digits.kinds.form_source import FormSource, method_field
 from digits.kinds.record_form import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.record_source import first_record
+from digits.kinds.run_length_tables import refuse_run_lengths_in
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 from digits.kinds.table_form import DIALECT, DialectFields
@@ -129,6 +130,7 @@ class Annotations(FormSource):
         else:
             sources = form.find_sources(root)
             if not sources:
+                refuse_run_lengths_in(root)
                 return iter([SourceSummary(problems=["Enter the annotations for these images."])])
             lists = form.find_lists(root, sources)
             (images, labels), note = sources["train"], describe_annotations(root, sources, lists)
@@ -272,6 +274,8 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
             with as_field_error():
                 sources = {} if is_address(images.data) else self.find_sources(Path(images.data))
             if not sources:
+                with as_field_error():
+                    refuse_run_lengths_in(Path(images.data))
                 raise ValidationError(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )

@@ -20,6 +20,7 @@ from digits.kinds.detection.formats import find_file, find_sources
 from digits.kinds.form_fields import AllowedPath, as_field_error, check_images, choices, optional_path
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
+from digits.kinds.run_length_tables import refuse_run_lengths_in
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
 from digits.kinds.segmentation.pairing import pair_masks
@@ -68,6 +69,8 @@ class _Folders(Folders):
         return _holds_pairs(folder) or are_annotated(_both(folder, folder))
 
     def check_without_targets(self, folder: str) -> None:
+        with as_field_error():
+            refuse_run_lengths_in(Path(folder))
         raise ValidationError(
             f"{ENTER_TARGETS}: {show(folder)} contains neither a pair of folders named "
             "images and masks (or labels or annotations), nor images with label images such as a.jpg and "
@@ -107,6 +110,7 @@ class _Folders(Folders):
     def summarize(self, form: ImageDatasetForm[Any], recipe: CreateSegmentation) -> Iterator[SourceSummary]:  # type: ignore[override]
         folders, note, suggestion = self.scanned_folders(form)
         if not folders.targets:
+            refuse_run_lengths_in(Path(folders.images))
             return iter([SourceSummary(problems=[f"{ENTER_TARGETS}."])])
         if are_annotated(folders):
             return CocoOverview(Overview(recipe), folders, note, suggestion).summaries()
