@@ -30,6 +30,7 @@ from digits.data.sources import (
     shuffle,
 )
 from digits.data.table_columns import FLAGS, Column, list_items
+from digits.data.table_contents import has_runs, refuse_contents
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -120,7 +121,7 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
         raise UnusableSource(
             f"{show(path.name)} has only one column.", "Each line needs an image and a label."
         )
-    pixels = None if settings.image_column else find_pixels(table)
+    pixels = None if settings.image_column or has_runs(table) else find_pixels(table)
     image = pixels.places[0] if pixels else table.place(settings.image_column)
     table.need_paths(image)
     chosen = [table.place(settings.label_column)] if settings.label_column else []
@@ -138,6 +139,7 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
         raise UnusableSource(
             f"The column “{show(table.columns[image])}” cannot contain both the images and the labels."
         )
+    refuse_contents(table, labels)
     parse, hint = _parser(table, labels, columns)
     rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
     return LabelRows(table, image, labels, rows, pixels, hint)

@@ -12,6 +12,7 @@ from digits.data.images import Size
 from digits.data.numbers import parse_number
 from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables import Faults
+from digits.kinds.detection.box_order import Order
 from digits.kinds.shapes import Rectangle, Shape
 
 # The name of regions without annotations, as in KITTI.
@@ -48,8 +49,9 @@ class Annotations:
     ``stored`` are the images that the source itself contains; by default, they are
     files below the image folder. ``classes`` are those that the source declares, in their order, and
     ``remarks`` sentences about files that are not used; both may grow during iteration, and so may ``box_remarks``,
-    which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped. Boxes that
-    ``have_sides`` are written as left, top, width and height.
+    which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped. ``orders`` are
+    those that the numbers of boxes can have; they are read in the first one, which only counts without a doubt if it
+    ``needs_proof``.
     """
 
     images: Iterator[AnnotatedImage]
@@ -58,7 +60,8 @@ class Annotations:
     box_remarks: list[str] = field(default_factory=list, kw_only=True)
     stored: ImageSource | None = None
     faults: list[Faults] = field(default_factory=list)
-    have_sides: bool = False
+    orders: tuple[Order, ...] = (Order.EDGES,)
+    needs_proof: bool = False
 
 
 # Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.

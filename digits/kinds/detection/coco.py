@@ -9,6 +9,7 @@ from digits.data.images import Size
 from digits.data.sources import count_of, first_lines
 from digits.kinds import coco
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
+from digits.kinds.detection.box_order import SIDES
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.shapes import Form, Rectangle, RunLengths, Shape, Surroundings, from_coco
 
@@ -59,7 +60,7 @@ def _open(source: Source) -> Annotations:
         remarks,
         box_remarks=box_remarks,
         faults=content.faults,
-        have_sides=True,
+        orders=SIDES,
     )
 
 

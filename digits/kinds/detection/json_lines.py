@@ -13,6 +13,7 @@ from digits.data.numbers import parse_number
 from digits.data.path_rules import ImageTree
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
+from digits.kinds.detection.box_order import SIDES
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import InvalidAnnotation
 from digits.kinds.shapes import Rectangle, Shape
@@ -23,7 +24,7 @@ CLASS_KEYS = ("categories", "category", "label", "labels")
 
 def _open(source: Source) -> Annotations:
     faults = Faults(source.labels)
-    return Annotations(_read(source.labels, source.images, faults), faults=[faults], have_sides=True)
+    return Annotations(_read(source.labels, source.images, faults), faults=[faults], orders=SIDES)
 
 
 def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:

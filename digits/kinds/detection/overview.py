@@ -173,6 +173,7 @@ class AnnotationOverview(Overview):
                 f"{count_of(len(self._missing), 'image')} not found or unreadable: {first_lines(self._missing)}."
             )
         faults = [f"{item.describe()} {item.hint}" for item in self._annotations.faults if item.count]
+        summary.facts += [note for item in self._annotations.faults for note in item.notes]
         self._objects.describe(
             summary,
             self._annotations.classes,

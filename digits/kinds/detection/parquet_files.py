@@ -17,6 +17,7 @@ from digits.data.shards import files_at, files_in
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.box_order import SIDES
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.json_lines import CLASS_KEYS, read_boxes
 from digits.kinds.detection.label_files import InvalidAnnotation
@@ -66,7 +67,7 @@ def _open(source: Source) -> Annotations:
     stored = parquet.ParquetImages(root, columns.image)
     faults = Faults(Path(), row="row")
     images = _images(files, root, columns, faults)
-    return Annotations(images, list(columns.classes), stored=stored, faults=[faults], have_sides=True)
+    return Annotations(images, list(columns.classes), stored=stored, faults=[faults], orders=SIDES)
 
 
 def _images(

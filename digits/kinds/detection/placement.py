@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples, words
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
-from digits.data.sources import count_of, listed, show
+from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.box_order import LARGEST_FRACTION, UNITS, Order, are_inside, reorder, unit_of
 from digits.kinds.shapes import Placement, Rectangle, Shape
 
-# Fractions may exceed the image slightly, because of rounding.
-_LARGEST_FRACTION = 1.1
 # Objects that extend beyond the image have larger fractions, but not such.
 _SMALLEST_PIXELS = 2.0
 # In smaller images, pixels look like fractions.
@@ -65,11 +64,12 @@ def place_boxes(
     placement = _Placement()
     placement.order_edges(measured)
     readable = [item for item in measured if item.size and item.image.boxes]
-    if annotations.have_sides:
-        placement.find_corners(readable)
+    if len(annotations.orders) > 1:
+        placement.find_order(readable, annotations.orders, annotations.needs_proof)
     for are_relative in (False, True):
         same = [item for item in readable if item.image.is_relative == are_relative]
-        placement.find_units(same, are_relative)
+        if not placement.find_scale(same):
+            placement.find_units(same, are_relative)
     placement.find_frames(
         [
             _BoxFrame(image.file, image.declared, size, turn, image)
@@ -125,25 +125,70 @@ class _Placement:
                 f"exchanged ({listed(exchanged)})."
             )
 
-    def find_corners(self, measured: Sequence[Measured]) -> None:
-        """Recognize right and bottom edges that are written instead of widths and heights."""
-        sizes = [item.image.declared or item.size for item in measured]
-        beyond = sum(
-            not _are_inside(item.image.boxes, size) for item, size in zip(measured, sizes, strict=True)
-        )
-        if not beyond or beyond < _MIN_STALE * len(measured):
-            return
-        corners = [[_by_corners(box) for box in item.image.boxes] for item in measured]
-        if all(
-            _are_inside(boxes, size) and not any(box.bounds.fault() for box in boxes)
-            for boxes, size in zip(corners, sizes, strict=True)
-        ):
-            for boxes, item in zip(corners, measured, strict=True):
-                item.image.boxes = boxes
-            self.remarks.append(
-                f"The boxes of {count_of(beyond, 'image')} would extend beyond the image: the last two numbers of all "
-                "boxes are used as right and bottom edges instead of width and height."
+    def find_order(self, measured: Sequence[Measured], orders: Sequence[Order], needs_proof: bool) -> None:
+        """Find the order of the numbers of all boxes, which were read in the first of ``orders``.
+
+        Another one counts if some boxes would be beyond the image, unless it is the only one in which none is. Raises
+        UnusableSource if several are possible and none is likely.
+        """
+        read = orders[0]
+        sizes = [item.image.declared or item.size or (1, 1) for item in measured]
+        boxes = {order: [reorder(item.image.boxes, read, order) for item in measured] for order in orders}
+        largest = max((max(read.numbers(edges)) for of_image in boxes[read] for edges in of_image), default=0)
+        is_fraction = largest <= LARGEST_FRACTION
+        slack = 0.0 if is_fraction else TOLERANCE
+        beyond = {
+            order: sum(
+                not are_inside(edges, (1, 1) if is_fraction else size, slack)
+                for edges, size in zip(boxes[order], sizes, strict=True)
             )
+            for order in orders
+        }
+        possible = [order for order in orders[1:] if not beyond[order]]
+        is_likely = beyond[read] < max(_MIN_STALE * len(measured), 1)
+        if not possible or (is_likely and not needs_proof):
+            return
+        if is_likely or len(possible) > 1:
+            meanings = [*([read] if is_likely else []), *possible]
+            raise UnusableSource(
+                f"The four numbers of the boxes may be {' or '.join(each.value for each in meanings)}.",
+                "Write them in columns called left, top, right and bottom, or left, top, width and height.",
+            )
+        (meant,) = possible
+        for item in measured:
+            item.image.boxes = [
+                replace(box, form=meant.rectangle(read.numbers(box.form)))
+                if isinstance(box.form, Rectangle)
+                else box
+                for box in item.image.boxes
+            ]
+        self.remarks.append(
+            f"The boxes of {count_of(beyond[read], 'image')} would extend beyond the image: the numbers of all "
+            f"boxes are used as {meant.value} instead of {read.value}."
+        )
+
+    def find_scale(self, measured: Sequence[Measured]) -> bool:
+        """Recognize percent and thousandths of the image, and return whether there are any.
+
+        Raises UnusableSource if they are possible but not clear.
+        """
+        sizes = [item.image.declared or item.size or (1, 1) for item in measured]
+        boxes = [[box.bounds for box in item.image.boxes] for item in measured]
+        unit, is_clear = unit_of(boxes, sizes, TOLERANCE)
+        if not is_clear:
+            raise UnusableSource(
+                "The boxes may be in pixels of other images, or in parts of the images, such as percent.",
+                "Write them in pixels of these images, or as fractions from 0 to 1.",
+            )
+        if unit > 1:
+            for item in measured:
+                _place(item.image, Placement(1 / unit, 1 / unit, 1, 1))
+                item.image.is_relative = True
+            self.remarks.append(
+                f"The boxes of {count_of(len(measured), 'image')} are between 0 and {unit}: used as {UNITS[unit]} of "
+                "the width and height."
+            )
+        return unit > 1
 
     def find_units(self, measured: Sequence[Measured], are_relative: bool) -> None:
         """Recognize fractions that should be pixels, and pixels that should be fractions, if they ``are_relative``."""
@@ -159,7 +204,7 @@ class _Placement:
         if not fractions and not pixels and others:
             largest = max(box.bounds.right for item in others for box in item.image.boxes)
             is_tiny = any(min(item.size or (0,)) < _MIN_SIDE for item in others)
-            if largest <= _LARGEST_FRACTION and not is_tiny:
+            if largest <= LARGEST_FRACTION and not is_tiny:
                 fractions = others
         if len(fractions) > len(pixels):
             self._convert(fractions + others, is_relative=True)
@@ -298,14 +343,6 @@ def _in_order(box: Shape) -> Shape:
     return replace(box, form=Rectangle(left, top, right, bottom))
 
 
-def _by_corners(box: Shape) -> Shape:
-    """Return a box whose right and bottom edges were read as its width and height."""
-    edges = box.form
-    if not isinstance(edges, Rectangle):
-        return box
-    return replace(box, form=replace(edges, right=edges.right - edges.left, bottom=edges.bottom - edges.top))
-
-
 def _units(item: Measured) -> str:
     """Return ``fractions`` or ``pixels`` if the boxes of an image can only be this, else an empty string."""
     assert item.size is not None
@@ -317,7 +354,7 @@ def _units(item: Measured) -> str:
         high = max(edges.right, edges.bottom)
         if high > _SMALLEST_PIXELS:
             pixels += 1
-        elif high <= _LARGEST_FRACTION and (image.is_relative or not _is_whole(edges)):
+        elif high <= LARGEST_FRACTION and (image.is_relative or not _is_whole(edges)):
             fractions += 1
     if pixels and fractions:
         return "" if image.is_relative else "pixels"

@@ -15,6 +15,7 @@ from dataclasses import replace
 from digits.data.numbers import parse_number
 from digits.data.sources import count_of, listed, show
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.box_order import Order
 from digits.kinds.detection.class_names import (
     MAX_CLASSES,
     Names,
@@ -28,6 +29,8 @@ from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder, n
 from digits.kinds.shapes import Form, Rectangle, Rings, Shape
 
 _COLUMNS = 5
+# Other programs mix these up.
+_ORDERS = (Order.CENTERS, Order.EDGES, Order.SIDES)
 _MAX_DIGITS = 10
 # Keypoints may be outside their box by this fraction of the image.
 _SLACK = 0.05
@@ -118,7 +121,7 @@ def _open(source: Source) -> Annotations:
         declared,
         unlabeled_are_empty=True,
     )
-    return replace(annotations, images=_noting_polygons(annotations))
+    return replace(annotations, images=_noting_polygons(annotations), orders=_ORDERS)
 
 
 def _noting_polygons(annotations: Annotations) -> Iterator[AnnotatedImage]:

@@ -27,6 +27,7 @@ from digits.data.sources import (
     show,
 )
 from digits.data.table_columns import FLAGS, Column, is_list, list_items
+from digits.data.table_contents import refuse_contents
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -185,6 +186,7 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
     if not recipe.label_columns:
         places = [place for place in places if not opened.is_index(place)] or places
     recipe, places = _detect(opened, recipe, places, columns)
+    refuse_contents(opened, places)
     names = [opened.columns[place] for place in places]
     recipe = structs.replace(recipe, label_columns=names)
     have_brackets = recipe.layout == "list" and columns[places[0]].are_lists

@@ -512,7 +512,12 @@ def test_faulty_boxes_are_dropped_or_clipped_and_named_by_line(folder: Path) -> 
         ("labels/a.xml", "<other/>", "<other> instead of <annotation>"),
         ("labels.json", "{}", "labels.json is not a COCO file: Object missing required field `images`"),
         ("labels.json", "{", "labels.json is not valid JSON"),
-        ("boxes.csv", "image,left,top,right,bottom\na.png,1,1,2,2", "has no column “class”"),
+        ("boxes.csv", "image,left,top,right,top2,class\na.png,1,1,2,2,cat", "has no column “bottom”"),
+        (
+            "boxes.csv",
+            "image,left,top,right,bottom,city\na.png,1,1,2,2,Rome\na.png,1,1,2,3,Oslo",
+            "Choose one of city under “CSV columns”, or enter the only class under “Classes”",
+        ),
         ("boxes.csv", "a.png,1,1,2,cat", "5 columns and no header"),
         ("boxes.csv", "a.png,1,1,2,x,cat", "line 1: “x” is not a number"),
         ("boxes.csv", "../none.png,1,1,2,2,cat", "line 1: “../none.png” is outside the image folder"),

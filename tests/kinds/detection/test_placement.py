@@ -203,7 +203,10 @@ def test_corners_instead_of_sides_are_recognized(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(content))
     found = plan(tmp_path, "labels.json")
     assert boxes_of(found) == {name: [list(edges)] for name, edges in wanted.items()}
-    assert any("used as right and bottom edges instead of width" in text for text in found.warnings)
+    assert any(
+        "used as left, top, right and bottom edges instead of left, top, width and height" in text
+        for text in found.warnings
+    )
     # A box that is no smaller than its left edge is not one of corners.
     content["annotations"].append({"id": 9, "image_id": "b", "category_id": 1, "bbox": [20, 4, 10, 10]})
     (tmp_path / "labels.json").write_text(json.dumps(content))
