@@ -7,11 +7,10 @@ the upright image. Run lengths are those of COCO in their compressed form: by co
 from __future__ import annotations
 
 import base64
-import binascii
 import math
 import re
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -218,6 +217,8 @@ class RunLengths:
     def raster(self, size: Size) -> Raster:
         """Return the pixels in an image of this width and height; raises ValueError if there are none."""
         left, top, right, bottom = self.bounds.window(size)
+        if (self.width, self.height) == size and self.frame == Rectangle(0, 0, *size):
+            return Raster(0, 0, self._coco)
         mask = np.pad(_decode(self.counts, self.width, self.height), 1)
         rows = _nearest(top, bottom, self.frame.top, self.frame.bottom, self.height)
         columns = _nearest(left, right, self.frame.left, self.frame.right, self.width)
@@ -370,24 +371,26 @@ def from_bitmap(text: Any, is_packed: bool = False) -> Inside:
 
     In an image with transparent pixels, these are outside. Raises ValueError.
     """
+    unpacker, is_whole = zlib.decompressobj(), True
     try:
-        data = base64.b64decode(text if isinstance(text, str) else "", validate=True)
+        data = base64.b64decode("".join(str(text or "").split()), validate=True)
         if is_packed:
-            unpacker = zlib.decompressobj()
             data = unpacker.decompress(data, _MAX_PACKED_BYTES)
-            if unpacker.unconsumed_tail:
-                raise ValueError(f"its bitmap is larger than {_MAX_PACKED_BYTES >> 20} MB")
-        image = images.open_unconverted(data)
-    except (binascii.Error, zlib.error):
+            is_whole = not unpacker.unconsumed_tail
+    except (ValueError, zlib.error):
         raise ValueError("its bitmap is damaged") from None
+    if not is_whole:
+        raise ValueError(f"its bitmap is larger than {_MAX_PACKED_BYTES >> 20} MB")
+    try:
+        image = images.open_unconverted(data)
     except UnusableImage as error:
-        raise ValueError(f"its bitmap is damaged: {error.reason}") from None
+        raise ValueError(f"its bitmap cannot be used: {error.reason}") from None
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
         return np.asarray(image.convert("RGBA"))[..., 3] > 0
     return np.asarray(image if image.mode in ("1", "L", "I", "I;16") else image.convert("L")) > 0
 
 
-def from_brush(codes: Sequence[int], width: int, height: int) -> Inside:
+def from_brush(codes: Any, width: int, height: int) -> Inside:
     """Return a mask [height, width] by the run lengths of Label Studio's brush; raises ValueError.
 
     They are bits: 32 for the number of bytes, 5 for the bits of a byte, and 4 each for the bits of four lengths, all
@@ -396,8 +399,8 @@ def from_brush(codes: Sequence[int], width: int, height: int) -> Inside:
     """
     check_mask_size(width, height)
     try:
-        bits = np.unpackbits(np.frombuffer(bytes(codes), np.uint8))
-    except (TypeError, ValueError):
+        bits = np.unpackbits(np.frombuffer(bytes(msgspec.convert(codes, list[int])), np.uint8))
+    except (msgspec.ValidationError, ValueError):
         raise ValueError("its run lengths are not bytes") from None
     place = 0
 

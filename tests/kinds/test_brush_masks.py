@@ -168,10 +168,14 @@ BOMB = zlib.compress(bytes(64 << 20))
 HUGE = io.BytesIO()
 Image.new("1", (20_000, 20_000)).save(HUGE, "PNG")
 DAMAGED: Mapping[str, tuple[Callable[[Path], None], str]] = {
-    "LabelMe without a mask": (lambda root: labelme(root, ""), "its bitmap is damaged"),
+    "LabelMe without a mask": (
+        lambda root: labelme(root, ""),
+        "its bitmap cannot be used: the file is empty",
+    ),
+    "LabelMe, not Base64": (lambda root: labelme(root, "é"), "its bitmap is damaged"),
     "LabelMe, cut off": (
         lambda root: labelme(root, base64.b64encode(png(CUT)[:-30]).decode()),
-        "its bitmap is damaged",
+        "its bitmap cannot be used: truncated",
     ),
     "LabelMe, of another size": (
         lambda root: labelme(root, base64.b64encode(png(PAINTED)).decode()),
@@ -179,7 +183,7 @@ DAMAGED: Mapping[str, tuple[Callable[[Path], None], str]] = {
     ),
     "LabelMe, huge": (
         lambda root: labelme(root, base64.b64encode(HUGE.getvalue()).decode()),
-        "its bitmap is damaged: .*pixels",
+        "its bitmap cannot be used: .*pixels",
     ),
     "Supervisely, not compressed": (lambda root: supervisely(root, png(CUT)), "its bitmap is damaged"),
     "Supervisely, a bomb": (lambda root: supervisely(root, BOMB), "its bitmap is larger than 16 MB"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from dataclasses import astuple
 from typing import Any
 
@@ -12,7 +14,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pycocotools import mask as coco_masks
 
-from digits.kinds.shapes import Form, Placement, Rectangle, Rings, RunLengths, from_coco, from_rows
+from digits.kinds.shapes import (
+    Form,
+    Placement,
+    Rectangle,
+    Rings,
+    RunLengths,
+    from_bitmap,
+    from_brush,
+    from_coco,
+    from_rows,
+)
 
 WIDTH, HEIGHT = 23, 17
 coordinates = st.floats(-30, 45, allow_nan=False, width=32)
@@ -104,3 +116,31 @@ def test_any_run_lengths_are_all_pixels_or_refused(counts: Any) -> None:
     bounds = form.bounds
     if not bounds.fault():
         assert drawn(form, 4, 3).shape == (3, 4)
+
+
+anything = st.one_of(
+    st.none(),
+    st.integers(),
+    st.text(max_size=30),
+    st.lists(st.integers(-1, 256), max_size=60),
+    st.binary(max_size=60),
+)
+
+
+@given(codes=anything, data=st.binary(max_size=60))
+def test_any_brush_and_bitmap_is_a_mask_or_refused(codes: Any, data: bytes) -> None:
+    header = [*(48).to_bytes(4, "big"), 57]
+    packed = base64.b64encode(zlib.compress(data)).decode()
+    for read in (
+        lambda: from_brush(codes, 4, 3),
+        lambda: from_brush([*header, *data], 4, 3),
+        lambda: from_bitmap(codes),
+        lambda: from_bitmap(packed, is_packed=True),
+        lambda: from_bitmap(base64.b64encode(data).decode()),
+    ):
+        try:
+            mask = read()
+        except ValueError as error:
+            assert str(error).startswith("its ")
+        else:
+            assert mask.dtype == np.bool_ and mask.ndim == 2
