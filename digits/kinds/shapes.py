@@ -206,6 +206,10 @@ class RunLengths:
             frame.top + (top + height) * down,
         )
 
+    def to_coco(self) -> dict[str, Any]:
+        """Return the mask as a segmentation of COCO, without its frame; some tools do not read compressed lengths."""
+        return {"counts": _decompress(self.counts).tolist(), "size": [self.height, self.width]}
+
     def moved(self, placement: Placement) -> Self:
         """Return the form on the upright image."""
         frame = self.frame.moved(placement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from digits.data.targets.mask import IGNORED
 from digits.data.targets.palette import BACKGROUND
 from digits.kinds.coco import CocoExport, CocoWriter
 from digits.kinds.export import Export, File, image_file
+from digits.kinds.shapes import RunLengths
 
 
 class Masks(Export):
@@ -85,18 +87,12 @@ def _label(name: str) -> str:
 
 def _describe(region: NDArray[np.bool_]) -> dict[str, Any]:
     """Return the keys of an annotation: the run lengths of a ``region`` [height, width], its area and its box."""
-    flat = np.concatenate([[False], region.ravel(order="F"), [False]])
-    changes = np.flatnonzero(flat[1:] != flat[:-1])
-    edges = np.concatenate([[0], changes, [region.size]])
-    counts = np.diff(edges).tolist()
-    if len(counts) > 1 and not counts[-1]:
-        counts.pop()
-    rows, columns = np.flatnonzero(region.any(axis=1)), np.flatnonzero(region.any(axis=0))
-    left, top = int(columns[0]), int(rows[0])
+    form = RunLengths.of(region)
+    left, top, right, bottom = map(int, astuple(form.bounds))
     return {
-        "segmentation": {"counts": counts, "size": list(region.shape)},
+        "segmentation": form.to_coco(),
         "area": int(region.sum()),
-        "bbox": [left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top],
+        "bbox": [left, top, right - left, bottom - top],
     }
 
 
