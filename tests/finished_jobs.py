@@ -36,6 +36,7 @@ def write_jobs(folder: Path, datasets: int, models: int) -> None:
 def _save(job: Job) -> None:
     for status in (Status.RUN, Status.DONE):
         job.tasks[0].move(status)
+    job.tasks[0].devices = ["cpu"]
     job.update_status()
     job.folder.mkdir(parents=True)
     (job.folder / "network.py").write_text("class UserModel(Tower):\n    pass\n")

@@ -322,13 +322,28 @@ def open_idle_site(settings: Settings) -> Site:
 
 
 def _whole(app: Any) -> Any:
-    """Wrap ``app`` so that responses are complete before the test continues."""
+    """Wrap ``app`` so that responses are complete before the test continues, and that none of them repeats a key."""
 
     def run(environ: dict[str, Any], start_response: Any) -> list[bytes]:
-        with contextlib.closing(ClosingIterator(app(environ, start_response))) as answer:
-            return list(answer)
+        media_types: list[str] = []
+
+        def start(status: str, headers: list[tuple[str, str]], *arguments: Any) -> Any:
+            media_types.extend(value for name, value in headers if name == "Content-Type")
+            return start_response(status, headers, *arguments)
+
+        with contextlib.closing(ClosingIterator(app(environ, start))) as answer:
+            pieces = list(answer)
+        if media_types == ["application/json"] and (body := b"".join(pieces)):
+            json.loads(body, object_pairs_hook=_need_unique_keys)
+        return pieces
 
     return run
+
+
+def _need_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    unique = dict(pairs)
+    assert len(unique) == len(pairs), f"repeated keys: {[key for key, _ in pairs]}"
+    return unique
 
 
 def bars(folder: Path, each: int = 8) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -10,6 +11,7 @@ from msgspec import Meta
 
 from digits.core import snapshot_list
 from digits.core.compute import LOCAL, Compute
+from digits.core.errors import BadRequest
 from digits.core.files import read_bytes
 from digits.core.job import ID, DeviceRequest, Job
 from digits.core.recipe import Train
@@ -107,7 +109,12 @@ class ModelJob(Job, kw_only=True, eq=False):
 
 
 def request_devices(device: str, compute: Compute = Compute()) -> DeviceRequest:  # noqa: B008 (immutable)
-    """Return the request for a ``device`` in the notation of `ModelJob`."""
+    """Return the request for a ``device`` in the notation of `ModelJob`; raises BadRequest for any other text."""
+    if not re.fullmatch(DEVICE, device, re.ASCII):
+        raise BadRequest(
+            f"“{device[:40]}” is not a device.",
+            "Choose the CPU, the next free GPU, or GPUs by their numbers.",
+        )
     if device == "cpu":
         return DeviceRequest(POOL, compute=compute)
     if device.startswith("next"):

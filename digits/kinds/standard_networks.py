@@ -38,6 +38,8 @@ from pathlib import Path
 
 import digits
 from digits.core.errors import NotFound
+from digits.core.files import UnreadableFile
+from digits.core.model_job import ModelJob
 from digits.data.model_export import FORMATS
 from digits.kinds import Kind, all_kinds
 
@@ -155,6 +157,14 @@ def network(name: str) -> Network:
 def of_text(text: str) -> Network | None:
     """Return the standard network with this source code, if it is one."""
     return next((item for item in every_network().values() if item.text == text), None)
+
+
+def of_model(job: ModelJob) -> Network | None:
+    """Return the standard network that a model trains; None for another one, or one that cannot be read."""
+    try:
+        return of_text(job.network_text())
+    except UnreadableFile:
+        return None
 
 
 def read(name: str, text: str) -> Network:

@@ -6,15 +6,16 @@ nothing for jobs that are not shown.
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, cast
 
 from digits.core.job import Job
-from digits.kinds.jobs import metric_rank
+from digits.kinds.jobs import DatasetJob, metric_rank
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 Direction = Literal["asc", "desc"]
@@ -114,6 +115,10 @@ class JobIndex:
         self._tables: defaultdict[str, _Table] = defaultdict(_Table)
         # Jobs that others depend on: searching for the name of a dataset also finds its models.
         self._needed: dict[str, _Entry] = {}
+        # The jobs of each type and kind of data, oldest first, and the times of the last changes of status.
+        self._of_kind: defaultdict[tuple[str, str], dict[str, Job]] = defaultdict(dict)
+        self._changed_at: dict[str, float] = {}
+        self._by_change: list[tuple[float, str]] = []
         self._groups: Counter[str] = Counter()
         self._group_of: dict[str, str] = {}
 
@@ -122,6 +127,7 @@ class JobIndex:
         table = self._tables[job.type]
         table.entries[job.id] = _Entry(job)
         table.orders.clear()
+        self._of_kind[_kind_of(job)][job.id] = job
         self.update(job)
 
     def update(self, job: Job) -> None:
@@ -145,6 +151,7 @@ class JobIndex:
         else:
             self._needed.pop(job.id, None)
         self._count_group(job.id, job.group)
+        self._note_change(job.id, job.history[-1][1] if job.history else None)
 
     def remove(self, job: Job) -> None:
         table = self._tables[job.type]
@@ -153,6 +160,8 @@ class JobIndex:
             table.running.discard(job.id)
             self._needed.pop(job.id, None)
             self._count_group(job.id, "")
+            self._of_kind[_kind_of(job)].pop(job.id, None)
+            self._note_change(job.id, None)
 
     def select(
         self,
@@ -173,6 +182,16 @@ class JobIndex:
             entries = [entry for entry in entries if word in entry.text or entry.parent in parents]
         return cast(list[AnyJob], [entry.job for entry in entries])
 
+    def newest(self, job_type: type[AnyJob], kind: str) -> Iterator[AnyJob]:
+        """Return the jobs of a type with data of the kind named ``kind``, the newest first."""
+        return cast(Iterator[AnyJob], reversed([*self._of_kind[job_type.type, kind].values()]))
+
+    def changed_since(self, at: float) -> Iterator[Job]:
+        """Return the jobs whose status has changed since the Unix time ``at``, those that changed last first."""
+        start = bisect.bisect_left(self._by_change, (at, ""))
+        recent = reversed(self._by_change[start:])
+        return (job for _, job_id in recent if (job := self._find(job_id)) is not None)
+
     def groups(self, words: str, count: int) -> list[str]:
         """Return the alphabetically first ``count`` groups whose names contain all ``words``."""
         wanted = _split(words)
@@ -182,6 +201,17 @@ class JobIndex:
     def _find(self, job_id: str) -> Job | None:
         tables = (table.entries for table in self._tables.values())
         return next((entries[job_id].job for entries in tables if job_id in entries), None)
+
+    def _note_change(self, job_id: str, at: float | None) -> None:
+        before = self._changed_at.get(job_id)
+        if before == at:
+            return
+        if before is not None:
+            del self._by_change[bisect.bisect_left(self._by_change, (before, job_id))]
+            del self._changed_at[job_id]
+        if at is not None:
+            self._changed_at[job_id] = at
+            bisect.insort(self._by_change, (at, job_id))
 
     def _count_group(self, job_id: str, group: str) -> None:
         before = self._group_of.get(job_id, "")
@@ -195,6 +225,10 @@ class JobIndex:
         if group:
             self._groups[group] += 1
             self._group_of[job_id] = group
+
+
+def _kind_of(job: Job) -> tuple[str, str]:
+    return job.type, job.data_kind.name if isinstance(job, DatasetJob) else ""
 
 
 def _split(words: str) -> list[str]:

@@ -217,7 +217,8 @@ class Store:
         return sorted(some, key=lambda job: self._positions[job.id])
 
     def check_deletable(self, job: Job) -> None:
-        """Raise InUse, with the names of the jobs, if any depend on ``job``."""
+        """Raise InUse, with the names of the jobs, if any depend on ``job``; raises StoreLost."""
+        self.check()
         # Ignore cycles, which only damaged files can form, so that their jobs can be deleted.
         children = [child for child in self.children(job) if child.id not in job.needs()]
         if children:
@@ -231,7 +232,6 @@ class Store:
     def remove(self, job: Job) -> None:
         """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged."""
         self.check_deletable(job)
-        self.check()
         with contextlib.suppress(FileNotFoundError):
             self._trash.take(job.folder)
             files.sync_folder(self.folder)

@@ -212,6 +212,17 @@ class Changes(RuleBasedStateMachine):
         assert self.index.index.select(ModelJob, running=False) == ended
 
     @invariant()
+    def jobs_are_known_by_kind_and_by_the_time_of_their_last_change(self) -> None:
+        datasets = [job for job in reversed(self.index.jobs) if isinstance(job, DatasetJob)]
+        assert [*self.index.index.newest(DatasetJob, "image-classification")] == datasets
+        assert [*self.index.index.newest(DatasetJob, "image-regression")] == []
+        for since in (0.0, 1e9 + 1, 2e9):
+            changed = {job.id for job in self.index.jobs if job.history and job.history[-1][1] >= since}
+            found = [*self.index.index.changed_since(since)][::-1]
+            assert {job.id for job in found} == changed and len(found) == len(changed)
+            assert [job.history[-1][1] for job in found] == sorted(job.history[-1][1] for job in found)
+
+    @invariant()
     def groups_are_those_of_jobs(self) -> None:
         groups = self.index.index.groups("", 100)
         assert sorted(groups) == sorted({job.group for job in self.index.jobs} - {""})

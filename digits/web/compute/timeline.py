@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Iterator
 
@@ -20,16 +21,18 @@ MAX_USES = 500
 
 def latest_uses() -> list[DeviceUse]:
     """Return the uses of devices that were not over a day ago, the earliest first, at most the last `MAX_USES`."""
-    since = time.time() - SECONDS
-    uses = [
+    since, store = time.time() - SECONDS, services().store
+    ended = (job for job in store.index.changed_since(since) if not job.status.is_running)
+    uses = (
         use
-        for job in services().store.all(Job)
-        if job.compute.target == LOCAL and (job.status.is_running or job.history[-1][1] > since)
+        for job in itertools.chain(store.running(), ended)
+        if job.compute.target == LOCAL
         for task in job.tasks
         for use in _uses(job, task)
         if use.ended is None or use.ended > since
-    ]
-    return _with_lanes(sorted(uses, key=lambda use: use.began)[-MAX_USES:])
+    )
+    latest = list(itertools.islice(uses, MAX_USES))
+    return _with_lanes(sorted(latest, key=lambda use: use.began))
 
 
 def _uses(job: Job, task: Task) -> Iterator[DeviceUse]:

@@ -38,8 +38,8 @@ def submit_dataset(
 
 
 def new_sample(folder: Path, sample: Sample) -> DatasetJob:
-    """Create a job in ``folder`` that downloads a sample and creates a dataset from it."""
+    """Create a job in ``folder`` of this request's user that downloads a sample and creates a dataset from it."""
     settings = services().settings
     make_recipe = kind_named(SAMPLES_KIND).load("recipe").for_sample
     recipe = make_recipe(sample, settings.samples_dir, [*settings.sample_mirrors])
-    return DatasetJob.create(folder, recipe=recipe, name=sample.title)
+    return DatasetJob.create(folder, recipe=recipe, name=sample.title, owner=current_username(request))

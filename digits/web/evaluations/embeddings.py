@@ -57,7 +57,7 @@ def start(job_id: str) -> AnyResponse:
     require_tensorflow()
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
-    if job.tasks[0].state.latent:
+    if services().scheduler.task_state(job, job.tasks[0]).latent:
         raise BadRequest(
             f"“{job.name}” generates images from random vectors, so there are no activations of records."
         )

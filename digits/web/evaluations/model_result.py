@@ -19,7 +19,7 @@ from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
 from digits.data.sources import count_of
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import of_text
+from digits.kinds.standard_networks import of_model
 from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.views import Views
 from digits.web.evaluations import charts
@@ -223,7 +223,7 @@ def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dic
 
 def _recommended(job: ModelJob, data: DatasetJob) -> dict[str, str]:
     """Return why the form recommends another network, or a ``label`` if it recommends other settings of this one."""
-    recommendation, used = recommended(data), of_text(job.network_text())
+    recommendation, used = recommended(data), of_model(job)
     if recommendation is None:
         return {"hint": ""}
     if used is None or used.id != recommendation.network:

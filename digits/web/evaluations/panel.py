@@ -117,13 +117,8 @@ def other_datasets(manifest: Manifest, own: str) -> list[dict[str, str]]:
 
 def _recent(manifest: Manifest, own: str) -> list[tuple[DatasetJob, Manifest]]:
     """Return the newest intact datasets of the kind of ``manifest``, except ``own``."""
-    store = services().store
-    kind = kind_named(manifest.kind)
-    recent = (
-        job
-        for job in store.all(DatasetJob)
-        if job.status is Status.DONE and job.id != own and job.data_kind.name == kind.name
-    )
+    of_kind = services().store.index.newest(DatasetJob, kind_named(manifest.kind).name)
+    recent = (job for job in of_kind if job.status is Status.DONE and job.id != own)
     newest = list(itertools.islice(recent, MAX_OTHERS))
     read = in_thread(lambda: [(job, job.manifest()) for job in newest])
     return [(job, other) for job, other in read if other is not None]

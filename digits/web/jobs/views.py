@@ -223,6 +223,7 @@ def _delete(job: Job) -> None:
             if len(served) == 1
             else "Promote other models to these names, or remove them under Production models.",
         )
+    services().store.check_deletable(job)
     services().inference.stop(job.id)
     for tasks in services().background.values():
         tasks.stop(job.id)

@@ -55,7 +55,6 @@ class Live:
         self._free_at = 0.0
         self._sender: gevent.Greenlet | None = None
         # Changes whenever pages have to request the lists again.
-        self.lists_version = 0
 
     def connect(self, app: Flask) -> None:
         """Serve the socket alongside ``app``. The gate checks host, origin and login."""
@@ -91,10 +90,6 @@ class Live:
         """The number of clients that watch the lists."""
         return self._clients_in(EVERYONE)
 
-    @property
-    def is_crowded(self) -> bool:
-        return self.watchers >= CROWD
-
     def publish(self, room: str, event: str, body: dict[str, Any]) -> None:
         """Send ``body`` to all clients in ``room``.
 
@@ -104,8 +99,9 @@ class Live:
         if room != EVERYONE:
             self._send(room, event, body)
         elif body.get("update") not in CURRENT:
-            self.lists_version += 1
-            spread = {"spread": self.watchers * ANSWER_SECONDS / LISTS_SHARE} if self.is_crowded else {}
+            spread = (
+                {"spread": self.watchers * ANSWER_SECONDS / LISTS_SHARE} if self.watchers >= CROWD else {}
+            )
             self._send(room, event, body | spread)
         elif self._waiting or time.monotonic() < self._free_at:
             self._waiting[body["job_id"], body["update"]] = event, body

@@ -10,7 +10,7 @@ from digits.core.recipe import MAX_EPOCHS, Train
 from digits.core.schedules import TITLES, Fixed
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import of_text
+from digits.kinds.standard_networks import of_model
 from digits.web.jobs.serializers import data_of, kind_of
 from digits.web.request_limits import limited
 
@@ -73,7 +73,7 @@ def lower_rate(job: ModelJob) -> dict[str, str] | None:
     if not factor:
         return None
     label = "Clone with the rate divided by ten"
-    rate, network = job.recipe.solver.learning_rate, of_text(job.network_text())
+    rate, network = job.recipe.solver.learning_rate, of_model(job)
     if network and 0 < (own := float(network.values.get("learning_rate", 0))) < factor * rate:
         label, factor = f"Clone with the network’s own rate, {own:g}", own / rate
     url = url_for("model_form.new", kind=kind_of(job), clone=job.id, rate_factor=f"{factor:.6g}")

@@ -8,7 +8,6 @@ import humanize
 from flask import url_for
 from msgspec.structs import asdict
 
-from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.data import model_export as exports
 from digits.data.model_export import FORMATS, ModelExport, Refusal
@@ -51,10 +50,7 @@ def refusals(job: ModelJob) -> dict[str, Refusal]:
 
 
 def _refusals(job: ModelJob) -> dict[str, Refusal]:
-    try:
-        standard = standard_networks.of_text(job.network_text())
-    except UnreadableFile:
-        standard = None
+    standard = standard_networks.of_model(job)
     reasons = standard.refusals if standard else {}
     words = "The network cannot be exported in this format:"
     return {

@@ -41,11 +41,11 @@ def new_model(
 
 
 def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
-    """Create a job in ``folder`` that trains the recommended network for ``dataset``, for a few epochs at most."""
+    """Create a job in ``folder`` that trains the recommended network for ``dataset`` briefly, with the same owner."""
     best = network_settings.recommended(dataset)
     assert best, f"there are networks for {dataset.data_kind.name}"
     recipe = network_settings.recommended_recipe(best, str(dataset.folder), network_settings.weights_places())
     recipe.epochs = min(recipe.epochs, FIRST_EPOCHS)
     chosen = network(best.network)
     name = f"{chosen.title} on {dataset.name}"
-    return new_model(folder, dataset, recipe, name, text=chosen.text, device="next")
+    return new_model(folder, dataset, recipe, name, text=chosen.text, device="next", owner=dataset.owner)

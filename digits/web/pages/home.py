@@ -40,13 +40,6 @@ DESCRIPTORS_OF_A_PAGE = 16
 @blueprint.get("/")
 def index() -> Response:
     """Show the home page, or only its tables for a page that refreshes itself."""
-    live = services().live
-    if "X-Fragment" not in request.headers or not live.is_crowded:
-        return _page_of_jobs()
-    return services().crowd.response((request.query_string, live.lists_version), _page_of_jobs)
-
-
-def _page_of_jobs() -> Response:
     query, store = JobQuery.parse(request.args), services().store
     jobs = store.index
     # In the order in which they start.

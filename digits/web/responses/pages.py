@@ -25,8 +25,12 @@ def render_in_turns(template: str, **context: Any) -> str:
 
 
 def json_with_list(body: Mapping[str, Any], name: str, items: Iterable[Any]) -> Iterator[str]:
-    """Yield the JSON of ``body`` with a long list of ``items`` under ``name``, piece by piece."""
-    yield f"{json.dumps(body)[:-1]}, {json.dumps(name)}: ["
+    """Yield the JSON of ``body`` with a long list of ``items`` under ``name``, piece by piece.
+
+    They replace the value of ``body`` with this name, so that no key is repeated.
+    """
+    others = {key: value for key, value in body.items() if key != name}
+    yield f"{json.dumps(others)[:-1]}{', ' if others else ''}{json.dumps(name)}: ["
     for number, item in enumerate(items):
         yield f"{', ' if number else ''}{json.dumps(item)}"
     yield "]}"

@@ -47,7 +47,6 @@ from digits.web.live.socket import Live
 from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluations, health_check
 from digits.web.services.clusters import Clusters
-from digits.web.services.crowd import Crowd
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
@@ -101,7 +100,6 @@ class Services:
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
         self.inference = InferenceServers(self.runner)
-        self.crowd = Crowd()
         self.recent_predictions = RecentPredictions()
         self.prediction_results = ResultsCache()
         self.serving_metrics = ServingMetrics()

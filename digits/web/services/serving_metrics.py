@@ -6,9 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from flask import Response, after_this_request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-
-from digits.core.errors import DigitsError
 
 # In seconds.
 LATENCIES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
@@ -46,18 +45,19 @@ class ServingMetrics:
 
     @contextmanager
     def request(self, model: str) -> Iterator[None]:
-        """Record the status and duration of the request handled by the block."""
-        began, status = time.perf_counter(), 500
+        """Record the duration of the current request, handled by the block, and the status of its response."""
+        began = time.perf_counter()
+
+        @after_this_request
+        def count(response: Response) -> Response:
+            self._requests.labels(model, response.status_code).inc()
+            return response
+
         self._active.inc()
         try:
             yield
-            status = 200
-        except DigitsError as error:
-            status = error.http_status
-            raise
         finally:
             self._active.dec()
-            self._requests.labels(model, status).inc()
             self._latency.labels(model).observe(time.perf_counter() - began)
 
     def predicted(self, model: str, images: int) -> None:

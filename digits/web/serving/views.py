@@ -178,7 +178,10 @@ def metrics() -> Response:
 
 @twin(blueprint, "/models/<job_id>/promote", Promoted)
 def promote(job_id: str) -> AnyResponse:
-    """Promote a snapshot to the production name ``name``, replacing any model promoted to it before."""
+    """Promote a snapshot to the production name ``name``, replacing any model promoted to it before.
+
+    Only the owner of that model may replace it.
+    """
     job = services().store.get(job_id, ModelJob)
     check_owner(job)
     snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
@@ -189,6 +192,10 @@ def promote(job_id: str) -> AnyResponse:
     model = Production(model=job.id, snapshot=snapshot.name, epoch=snapshot.epoch, since=time.time())
     try:
         with _changing:
+            replaced = _all().get(name)
+            served = services().store.find(replaced.model) if replaced else None
+            if served is not None:
+                check_owner(served)
             in_thread(services().production.promote, name, model)
     except ValueError as error:
         raise BadRequest(str(error)) from error

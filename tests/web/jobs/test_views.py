@@ -8,12 +8,13 @@ import pytest
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
+from digits.core.settings import Settings
 from digits.data import predictions
 from digits.data.predictions import BatchPrediction, ListedImage
 from digits.web.jobs import serializers
 from digits.web.predictions import runs as prediction_runs
 from digits.web.resources.jobs import Device
-from tests.site import Site, bars
+from tests.site import Site, bars, open_idle_site
 from tests.web.trained import Finished
 
 pytestmark = pytest.mark.integration
@@ -250,6 +251,18 @@ def test_browsers_must_send_the_form_token(site: Site, finished: Finished) -> No
     token = page.split('name="csrf-token" content="')[1].split('"')[0]
     named = {**browser, "X-CSRFToken": token}
     assert site.client.put(f"/jobs/{job_id}", data={"job_name": "x"}, headers=named).status_code == 200
+
+
+def test_a_sample_belongs_to_its_creator(settings: Settings) -> None:
+    idle = open_idle_site(settings)
+    try:
+        made = idle.client.post(
+            "/try/mnist", data={"username": "ada"}, headers={"Accept": "application/json"}
+        )
+        jobs = [idle.services.store.get(job["id"], Job) for job in made.get_json().values()]
+        assert [job.owner for job in jobs] == ["ada", "ada"]
+    finally:
+        idle.services.stop()
 
 
 def test_a_job_belongs_to_its_creator(site: Site) -> None:

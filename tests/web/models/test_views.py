@@ -21,6 +21,7 @@ from digits.core.schedules import OneCycle, from_settings
 from digits.core.status import Status
 from digits.core.task import Failure
 from digits.kinds.standard_networks import every_network
+from digits.runtime.background_tasks import BackgroundTasks
 from digits.web.models.continuing import schedule_note
 from tests.site import Site
 from tests.web.trained import shared_site
@@ -372,6 +373,17 @@ def test_a_dataset_in_use_is_not_deleted(site: Site, dataset: str, trained: str)
     assert site.status(dataset) == "Done"
 
 
+def test_a_refused_delete_has_no_side_effects(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.finished_model(dataset)
+    stopped: list[str] = []
+    monkeypatch.setattr(BackgroundTasks, "stop", lambda tasks, job_id, key=None: stopped.append(job_id))
+    for address, fields in ((f"/datasets/{dataset}", {}), ("/jobs", {"job_ids[]": dataset})):
+        answer = site.client.delete(address, data=fields)
+        assert answer.status_code in (400, 403) and stopped == []
+
+
 @pytest.mark.tensorflow
 def test_a_network_is_visualized(site: Site, dataset: str) -> None:
     answer = site.post("/models/visualize-network", dataset=dataset, custom_network=LINEAR)
@@ -448,6 +460,29 @@ def test_a_training_that_diverged_offers_a_clone_with_a_lower_rate(site: Site, d
     job.recipe.solver = Solver(learning_rate=1000.0)
     page = site.get(f"/models/{job.id}").text
     assert f'{address}1e-05">' in page and "Clone with the network’s own rate, 0.01" in page
+
+
+def test_all_pages_of_a_model_whose_network_is_missing_are_shown(site: Site, dataset: str) -> None:
+    job = site.services.store.get(site.finished_model(dataset), ModelJob)
+    job.tasks[0].failure = Failure("The loss became infinite.", remedy={"rate_factor": "0.1"})
+    job.network_path.unlink()
+    for path in ("", ".json", "/report", "/evaluation", "/embeddings", "/export.json", "/metrics.json"):
+        answer = site.get(f"/models/{job.id}{path}")
+        assert answer.status_code == 200, (path, answer.text)
+    assert "The network cannot be shown: " in site.get(f"/models/{job.id}").text
+    other = site.finished_model(dataset)
+    assert site.get(f"/models/compare?first={other}&second={job.id}").status_code == 200
+    for path in (f"/clone/{job.id}", f"/models/images/classification/new?clone={job.id}"):
+        refused = site.get(path, follow_redirects=True)
+        assert refused.status_code == 404 and "network.py" in refused.text, path
+    refused = site.post("/models/customize", network=job.id)
+    assert refused.status_code == 404 and "network.py" in refused.text
+
+
+@pytest.mark.parametrize("device", ["next:abc", "next:", "next:99999", "0,a", "٣", "-1", "x" * 5000])
+def test_devices_that_do_not_exist_are_refused_by_the_check(site: Site, dataset: str, device: str) -> None:
+    refused = create(site, dataset, path=PREFLIGHT, select_gpu=device)
+    assert refused.status_code == 400 and refused.get_json()["error"]["message"]
 
 
 @pytest.mark.tensorflow
@@ -534,6 +569,9 @@ def test_several_selected_gpus_are_stored_and_cloned(site: Site, dataset: str) -
         ({"custom_network_snapshot": "/etc/passwd"}, "custom_network_snapshot"),
         ({"select_gpus": "0,x"}, "select_gpu"),
         ({"select_gpu": "the fast one"}, "select_gpu"),
+        ({"select_gpu": "next:abc"}, "select_gpu"),
+        ({"select_gpu": "next:99999"}, "select_gpu"),
+        ({"select_gpu": "٣"}, "select_gpu"),
     ],
 )
 def test_a_form_error_names_its_field(site: Site, dataset: str, fields: dict[str, Any], field: str) -> None:

@@ -309,8 +309,13 @@ def test_concurrent_requests_get_their_own_predictions(site: Site, served: str):
     asked = [gevent.spawn(ask, number) for number in range(24)]
     gevent.joinall(asked)
     assert [greenlet.value for greenlet in asked] == [CLASSES[number % 3] for number in range(24)]
+    parts = {f"field{number}": "" for number in range(1100)}
+    many = site.client.post(served, data=parts, content_type="multipart/form-data")
+    assert many.status_code == 413
     metrics = site.get("/serve/metrics").text
     assert 'digits_serve_requests_total{model="bars",status="200"}' in metrics
+    assert 'digits_serve_requests_total{model="bars",status="413"}' in metrics
+    assert 'digits_serve_requests_total{model="bars",status="500"}' not in metrics
     sizes = [
         float(line.split()[-1])
         for line in metrics.splitlines()
@@ -380,12 +385,18 @@ def test_invalid_request_bodies_are_rejected(site: Site, served: str, body: str,
 
 
 def test_production_names_can_be_reassigned_and_removed(
-    site: Site, model: str, dataset: str, finished: Finished
+    site: Site, model: str, dataset: str, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ):
     for name in ("", "../x", "a b", "metrics"):
         assert site.post(f"/models/{model}/promote.json", name=name).status_code == 400
     assert site.post(f"/models/{model}/promote", name="moving").status_code == 302
     other = finished.model(site, dataset, name="the other")
+    moved = site.services.store.get(model, ModelJob)
+    monkeypatch.setattr(moved, "owner", "ada")
+    site.client.set_cookie("username", "grace")
+    refused = site.post(f"/models/{other}/promote.json", name="moving")
+    assert refused.status_code == 403 and "belongs to ada" in refused.get_json()["error"]["message"]
+    site.client.delete_cookie("username")
     assert site.post(f"/models/{other}/promote.json", name="moving").status_code == 200
     assert site.json("/serve/moving")["model"] == other
     page = site.get("/serve").text
