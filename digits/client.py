@@ -18,6 +18,7 @@ from __future__ import annotations
 import base64
 import http.client
 import io
+import os
 import secrets
 import shutil
 import time
@@ -25,8 +26,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeVar, cast
-from urllib.parse import urlencode
+from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
@@ -37,7 +38,7 @@ from digits.web.resources.compute import Target, Targets
 from digits.web.resources.datasets import CreatedDataset, Dataset
 from digits.web.resources.errors import Error, InvalidForm
 from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
-from digits.web.resources.exports import ExportResult, Exports
+from digits.web.resources.exports import ExportResult, Exports, RequestedExport
 from digits.web.resources.jobs import BriefJob, JobOutput, JobRow, JobStatus
 from digits.web.resources.lists import DatasetRows, ListPage, ModelRows
 from digits.web.resources.models import CreatedModels, Curves, Model
@@ -49,6 +50,8 @@ T = TypeVar("T")
 Value = str | int | float | bool | Path | bytes | list[Any] | None
 
 POLL_SECONDS = 1.0
+# A server that computes something before it responds is silent for minutes at most.
+TIMEOUT_SECONDS = 300.0
 CHUNK_BYTES = 8 * 2**20
 _TUS = {"Tus-Resumable": "1.0.0"}
 # The kind of a model follows from its dataset, so that any will do in the address.
@@ -73,12 +76,21 @@ class JobFailed(DigitsError):
     """A job, an evaluation or an export ended with an error, or was aborted."""
 
 
+class Body(Protocol):
+    """The body of a response, as a file."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *error: Any) -> object: ...
+
+
 class Answer(NamedTuple):
     """A response of the server. ``body`` must be closed."""
 
     status: int
     headers: Mapping[str, str]
-    body: IO[bytes]
+    body: Body
 
 
 # Sends a request: the method, the path with its query, the headers and the body.
@@ -88,8 +100,9 @@ Transport = Callable[[str, str, Mapping[str, str], bytes | None], Answer]
 class Client:
     """A server at ``address``, such as ``http://127.0.0.1:5000``.
 
-    ``token`` is needed for servers on other machines. New jobs belong to ``username``. All methods raise DigitsError:
-    NotFound, InvalidFields, NotReady and so on, and Unavailable if the server does not respond.
+    ``address`` includes the URL prefix of the server, if it has one. ``token`` is needed for servers on other machines.
+    New jobs belong to ``username``. All methods raise DigitsError: NotFound, InvalidFields, NotReady and so on, and
+    Unavailable if the server does not respond, sends nothing for ``timeout`` seconds, or ends a response early.
     """
 
     def __init__(
@@ -98,10 +111,12 @@ class Client:
         *,
         token: str = "",
         username: str = "",
+        timeout: float = TIMEOUT_SECONDS,
         transport: Transport | None = None,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        self._transport = transport or http_transport(address)
+        self._transport = transport or http_transport(address, timeout)
+        self._prefix = urlsplit(address).path.rstrip("/")
         self._headers = {"Accept": "application/json"} | (
             {"Authorization": f"Bearer {token}"} if token else {}
         )
@@ -229,14 +244,17 @@ class Client:
         raise AssertionError
 
     def export(self, model_id: str, format: str = "savedmodel", **fields: Value) -> ExportResult:
-        """Export a model in a ``format``, and wait for the result; `download` its ``url``."""
+        """Export the snapshot ``snapshot_epoch`` of a model, by default the best one, in a ``format``.
+
+        Wait for the result, and return it; `download` its ``url``.
+        """
         path = f"/models/{model_id}/export.json"
-        self._post(path, Exports, format=format, **fields)
+        snapshot = self._post(path, RequestedExport, format=format, **fields).snapshot
         for exports in self._polled(lambda: self._get(path, Exports)):
             if exports.state == "running":
                 continue
             for result in exports.exports:
-                if result.format == format:
+                if (result.format, result.snapshot) == (format, snapshot):
                     return result
             raise _failure(exports.error, "The export was stopped.")
         raise AssertionError
@@ -244,10 +262,19 @@ class Client:
     # Files
 
     def download(self, path: str, target: str | Path) -> Path:
-        """Save the file at a ``path`` of the server, such as ``/models/ID/download.zip``, as ``target``."""
-        with self._send("GET", path).body as body, open(target, "wb") as file:
-            shutil.copyfileobj(body, file)
-        return Path(target)
+        """Save the file at a ``path`` of the server, such as ``/models/ID/download.zip``, as ``target``.
+
+        An existing file is only replaced when the download is complete; raises Unavailable if it ends early.
+        """
+        target = Path(target)
+        part = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            with self._send("GET", self._path_of(path)).body as body, open(part, "xb") as file:
+                shutil.copyfileobj(body, file)
+            os.replace(part, target)
+        finally:
+            part.unlink(missing_ok=True)
+        return target
 
     def upload(
         self,
@@ -272,7 +299,7 @@ class Client:
         }
         created = self._send("POST", "/uploads", headers)
         created.body.close()
-        path, sent = created.headers["Location"], 0
+        path, sent = self._path_of(created.headers["Location"]), 0
         with open(source, "rb") as file:
             while chunk := file.read(CHUNK_BYTES):
                 headers = {
@@ -292,9 +319,7 @@ class Client:
 
     def json(self, method: str, path: str, /, **fields: Value) -> Any:
         """Return the JSON of any route; ``fields`` are sent as a form, unless the method is GET."""
-        body, headers = (None, {}) if method == "GET" else _encoded(fields)
-        with self._send(method, path, headers, body).body as answer:
-            return msgspec.json.decode(answer.read())
+        return self._json(method, self._path_of(path), **fields)
 
     # Requests
 
@@ -306,7 +331,7 @@ class Client:
         while path:
             page = self._get(path, kind)
             yield from getattr(page, name)
-            path = page.next
+            path = self._path_of(page.next) if page.next else None
 
     def _polled(self, ask: Callable[[], T], timeout: float | None = None) -> Iterator[T]:
         began = time.monotonic()
@@ -317,10 +342,20 @@ class Client:
             self._sleep(POLL_SECONDS)
 
     def _get(self, path: str, kind: type[T]) -> T:
-        return schema.convert(self.json("GET", path), kind)
+        return schema.convert(self._json("GET", path), kind)
 
     def _post(self, path: str, kind: type[T], /, **fields: Value) -> T:
-        return schema.convert(self.json("POST", path, **fields), kind)
+        return schema.convert(self._json("POST", path, **fields), kind)
+
+    def _json(self, method: str, path: str, /, **fields: Value) -> Any:
+        body, headers = (None, {}) if method == "GET" else _encoded(fields)
+        with self._send(method, path, headers, body).body as answer:
+            return msgspec.json.decode(answer.read())
+
+    def _path_of(self, url: str) -> str:
+        """Return the path below the address of the server of a ``url`` in a response, which is one of its host."""
+        path = url if url.startswith("/") else urlunsplit(("", "", *urlsplit(url)[2:4], ""))
+        return path.removeprefix(self._prefix) if path.startswith(f"{self._prefix}/") else path
 
     def _send(
         self, method: str, path: str, headers: Mapping[str, str] = {}, body: bytes | None = None
@@ -332,8 +367,37 @@ class Client:
         return answer
 
 
-def http_transport(address: str) -> Transport:
-    """Return a transport to a server at ``address`` over HTTP or HTTPS; raises ValueError for other addresses."""
+class _Body:
+    """The body of a response. Reading raises Unavailable if the connection fails or the end is missing."""
+
+    def __init__(self, response: Any, address: str) -> None:
+        self._response, self._address = response, address
+
+    def read(self, size: int = -1) -> bytes:
+        try:
+            data: bytes = self._response.read(None if size < 0 else size)
+        except (OSError, http.client.HTTPException) as error:
+            raise _unavailable(self._address, error) from error
+        # The number of bytes of a Content-Length that have not arrived; a missing end of chunks raises an error above.
+        if (size < 0 or not data) and self._response.length:
+            raise Unavailable(f"The response of {self._address} ended early.", "Try again.")
+        return data
+
+    def close(self) -> None:
+        self._response.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def http_transport(address: str, timeout: float = TIMEOUT_SECONDS) -> Transport:
+    """Return a transport to a server at ``address`` over HTTP or HTTPS; raises ValueError for other addresses.
+
+    It raises Unavailable if nothing arrives for ``timeout`` seconds.
+    """
     if not address.startswith(("http://", "https://")):
         raise ValueError(f"The address of a server starts with http:// or https://, not {address!r}.")
 
@@ -341,17 +405,21 @@ def http_transport(address: str) -> Transport:
         url = address.rstrip("/") + path
         request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 (checked above)
         try:
-            response = urllib.request.urlopen(request)  # noqa: S310
+            response = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
         except urllib.error.HTTPError as error:
             response = error
         except (OSError, http.client.HTTPException) as error:
-            reason = getattr(error, "reason", error)
-            raise Unavailable(
-                f"The server at {address} does not respond: {reason}.", "Check the address, and that it runs."
-            ) from error
-        return Answer(response.status, response.headers, response)
+            raise _unavailable(address, error) from error
+        return Answer(response.status, response.headers, _Body(response, address))
 
     return send
+
+
+def _unavailable(address: str, error: Exception) -> Unavailable:
+    reason = getattr(error, "reason", error)
+    return Unavailable(
+        f"The server at {address} does not respond: {reason}.", "Check the address, and that it runs."
+    )
 
 
 def _encoded(fields: Mapping[str, Value]) -> tuple[bytes, dict[str, str]]:

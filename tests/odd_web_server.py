@@ -138,6 +138,14 @@ class OddHandler(BaseHTTPRequestHandler):
         if is_cut:
             self.close_connection = True
 
+    def _chunk(self, rest: str) -> None:
+        """The connection is cut before the last chunk."""
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"3\r\nabc\r\n")
+        self.close_connection = True
+
     def _one_missing(self, rest: str) -> None:
         if rest == "gone.png":
             self._missing(rest)

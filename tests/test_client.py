@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import json
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import gevent
 import pytest
 
-from digits.client import Client, InvalidFields, JobFailed
-from digits.core.errors import BadRequest, NotAllowed, NotFound, NotReady, Unavailable
+from digits.client import Answer, Client, InvalidFields, JobFailed
+from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
+from digits.core.settings import Settings
 from digits.web.offload import in_thread
 from digits.web.server.http import Server
-from tests.site import Site, bars
+from tests import odd_web_server
+from tests.finished_jobs import write_jobs
+from tests.site import Site, bars, open_site
 from tests.web.trained import LINEAR
 
 
@@ -108,6 +115,95 @@ def test_files_are_downloaded(site: Site, tmp_path: Path) -> None:
     saved = site.api.download(f"/models/{model}/download.zip", tmp_path / "model.zip")
     with zipfile.ZipFile(saved) as archive:
         assert "network.py" in archive.namelist()
+
+
+@pytest.mark.parametrize("path", ["/cut/a", "/chunk"])
+def test_a_download_that_ends_early_keeps_the_file(tmp_path: Path, path: str) -> None:
+    target = tmp_path / "model.zip"
+    target.write_bytes(b"good")
+    with odd_web_server.running(tmp_path) as address:
+        with pytest.raises(Unavailable):
+            Client(address).download(path, target)
+        assert [*tmp_path.iterdir()] == [target] and target.read_bytes() == b"good"
+        with pytest.raises(Unavailable):
+            Client(address).json("GET", path)
+        with pytest.raises(DigitsError, match="404"):
+            Client(address).download("/nothing", target)
+    assert target.read_bytes() == b"good"
+
+
+def test_a_silent_server_does_not_keep_the_client_waiting(tmp_path: Path) -> None:
+    with odd_web_server.running(tmp_path) as address, pytest.raises(Unavailable, match="timed out"):
+        Client(address, timeout=0.1).json("GET", "/silent/")
+
+
+def test_all_urls_of_a_server_with_a_prefix_are_understood(settings: Settings, tmp_path: Path) -> None:
+    settings.jobs_dir.mkdir(mode=0o700)
+    write_jobs(settings.jobs_dir, datasets=150, models=1)
+    site = open_site(dataclasses.replace(settings, url_prefix="/digits"))
+    server = Server(site.app, ("127.0.0.1", 0))
+    server.start()
+    try:
+        bars(tmp_path / "bars", each=2)
+        in_thread(use_prefix, f"http://127.0.0.1:{server.port}/digits", tmp_path)
+    finally:
+        server.stop()
+        site.close()
+
+
+def use_prefix(address: str, folder: Path) -> None:
+    client = Client(address)
+    assert len({row.id for row in client.datasets()}) == 150
+    (model,) = client.models()
+    for path in (f"/models/{model.id}/download.zip", f"/digits/models/{model.id}/download.zip"):
+        with zipfile.ZipFile(client.download(path, folder / "model.zip")) as archive:
+            assert "network.py" in archive.namelist()
+        assert client.json("GET", path.replace("/download.zip", ".json"))["id"] == model.id
+    with zipfile.ZipFile(folder / "bars.zip", "w") as archive:
+        for path in (folder / "bars").rglob("*.png"):
+            archive.write(path, path.relative_to(folder / "bars"))
+    assert client.upload(folder / "bars.zip").files == 6
+    client.delete(model.id)
+    with pytest.raises(NotFound):
+        client.model(model.id)
+
+
+def exported(epoch: int, format_: str = "onnx") -> dict[str, Any]:
+    snapshot = f"snapshot_{epoch}.ckpt"
+    texts = "dataset_id content_hash weights_hash file sha256 source runtime machine url".split()
+    numbers = "step bytes difference agreement images batch milliseconds seconds".split()
+    return {
+        **dict.fromkeys(texts, f"epoch-{epoch}"),
+        **dict.fromkeys(numbers, 1),
+        "format": format_,
+        "snapshot": snapshot,
+        "epoch": epoch,
+        "any_batch": True,
+        "input": {},
+        "outputs": {},
+    }
+
+
+@pytest.mark.parametrize("error", [None, {"message": "It failed.", "hint": "", "line": None}])
+def test_an_export_is_that_of_the_requested_snapshot(error: dict[str, Any] | None) -> None:
+    """Others of the same format, which are newer or older, are not returned."""
+    others = [exported(10), exported(5, "keras"), exported(1)]
+    made = [] if error else [exported(5)]
+    answers = [
+        {"state": "running", "exports": others, "formats": [], "snapshot": "snapshot_5.ckpt"},
+        {"state": "running", "exports": others, "formats": []},
+        {"state": "failed" if error else "done", "exports": [*others, *made], "formats": [], "error": error},
+    ]
+
+    def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        return Answer(200, {}, io.BytesIO(json.dumps(answers.pop(0)).encode()))
+
+    client = Client(transport=send, sleep=lambda seconds: None)
+    if error:
+        with pytest.raises(JobFailed, match="It failed"):
+            client.export("20200101-000000-abcdef", "onnx", snapshot_epoch=5)
+    else:
+        assert client.export("20200101-000000-abcdef", "onnx", snapshot_epoch=5).epoch == 5
 
 
 def test_an_address_without_a_server(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from digits.web.models.export_panel import finished, formats, refusals, state, u
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
-from digits.web.resources.exports import ExportResult, Exports
+from digits.web.resources.exports import ExportResult, Exports, RequestedExport
 from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.representation import respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
@@ -34,7 +34,7 @@ blueprint = Blueprint("model_export", __name__)
 _NAMES = ", ".join(f'"{name}"' for name in FORMATS)
 
 
-@twin(blueprint, "/models/<job_id>/export", Exports)
+@twin(blueprint, "/models/<job_id>/export", RequestedExport)
 def start(job_id: str) -> AnyResponse:
     """Export the snapshot of ``snapshot_epoch``, by default the best one, in a ``format``.
 
@@ -54,7 +54,11 @@ def start(job_id: str) -> AnyResponse:
             raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
         services().background["export"].start(job, _recipe(job, snapshot, format_))
     page = url_for("model_page.show", job_id=job.id, _anchor="export")
-    return respond(lambda: _exports(job), created=page, status=200 if is_made else 202)
+    return respond(
+        lambda: describe(RequestedExport, _exports(job), snapshot=snapshot.name),
+        created=page,
+        status=200 if is_made else 202,
+    )
 
 
 @blueprint.get("/models/<job_id>/export.json")

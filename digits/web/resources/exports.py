@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from digits.core.recipe import FileName
 from digits.data.model_export import ModelExport, Refusal
 from digits.web.resources.tasks import TaskProgress
 
@@ -28,3 +29,9 @@ class Exports(TaskProgress, kw_only=True):
 
     exports: list[ExportResult]
     formats: list[FormatRow]
+
+
+class RequestedExport(Exports, kw_only=True):
+    """The exports of a model after a request for one of its ``snapshot``."""
+
+    snapshot: FileName
