@@ -315,6 +315,8 @@ def test_a_disk_filled_by_other_programs_is_reported_at_once(
                 monkeypatch.setattr(os, "statvfs", lambda path: os.statvfs_result(state))
             sick = site.get("/health")
             assert (sick.status_code, sick.get_json()["problem"]) == (507, full)
+            ready = site.get("/ready")
+            assert (ready.status_code, ready.get_json()["problem"]) == (200, full)
             assert full in site.get("/").text
             ((problem,), again) = published(), published()
             assert problem["message"] == full and "Free up space" in problem["hint"] and again == []
@@ -330,7 +332,8 @@ def test_a_disk_filled_by_other_programs_is_reported_at_once(
 
 def test_monitors_see_that_pages_cannot_open_files(idle: Site) -> None:
     with few_descriptors(8):
-        sick = idle.get("/health")
+        sick, unready = idle.get("/health"), idle.get("/ready")
+    assert unready.status_code == 503
     assert (sick.status_code, sick.get_json()["problem"]) == (503, "The server has too many open files.")
     assert idle.get("/health").status_code == 200
 

@@ -12,7 +12,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+# IPv4 addresses in IPv6 ones: of a translator, and mapped by a socket.
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+# All addresses of IPv6 that have been allocated to networks (https://www.iana.org/assignments/ipv6-address-space).
+_UNICAST = ipaddress.ip_network("2000::/3")
+# Not known to `ipaddress` of all versions of Python, from IANA's registries of special addresses: protocols, relays of
+# 6to4, Teredo and other protocols, documentation, and 6to4, which contains any IPv4 address.
+_SPECIAL = [
+    ipaddress.ip_network(text)
+    for text in ("192.0.0.0/24", "192.88.99.0/24", "2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
+]
 
 # The refused connections, for the message.
 refusals: list[str] = []
@@ -65,6 +74,7 @@ def is_public(host: str) -> bool:
             return is_public(str(address.ipv4_mapped))
         if address in _NAT64:
             return is_public(str(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)))
-        if address.sixtofour is not None or address.teredo is not None:
+        if address not in _UNICAST:
             return False
-    return address.is_global and not address.is_multicast
+    is_special = address.is_multicast or any(address in network for network in _SPECIAL)
+    return address.is_global and not is_special

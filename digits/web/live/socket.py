@@ -16,7 +16,7 @@ from typing import Any
 
 import gevent
 from flask import Flask
-from flask_socketio import SocketIO, join_room, leave_room
+from flask_socketio import SocketIO, join_room, leave_room, rooms
 
 from digits.core import job as jobs
 from digits.web.live.messages import EVERYONE
@@ -25,6 +25,8 @@ from digits.web.security.environ import VISITOR
 NAMESPACE = "/jobs"
 STORAGE = "storage"
 MAX_MESSAGE_BYTES = 100_000
+# The rooms of a client; no page joins more than one for each job that it shows in detail.
+MAX_ROOMS = 200
 # Updates of lists of which only the latest one matters.
 CURRENT = frozenset({"progress", "sparkline"})
 # If many people watch the lists, these updates, and requests for the lists that other changes cause, take about this
@@ -54,7 +56,6 @@ class Live:
         self._waiting: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
         self._free_at = 0.0
         self._sender: gevent.Greenlet | None = None
-        # Changes whenever pages have to request the lists again.
 
     def connect(self, app: Flask) -> None:
         """Serve the socket alongside ``app``. The gate checks host, origin and login."""
@@ -149,6 +150,8 @@ class Live:
         room = _room(body)
         if room is None:
             return {"error": "There is no such room."}
+        if room not in (joined := rooms()) and len(joined) > MAX_ROOMS:
+            return {"error": f"This client has joined {MAX_ROOMS} rooms. Leave one of them first."}
         join_room(room)
         return {
             "room": room,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from flask import Blueprint, Response, jsonify, make_response, redirect, request
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits import __version__
-from digits.core.errors import DigitsError, NotFound, explain
+from digits.core.errors import DigitsError, DiskFull, NotFound, explain
 from digits.core.files import check_spare_descriptors
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
@@ -83,10 +83,22 @@ def index() -> Response:
 @returns(ServerHealth)
 def health() -> Response:
     """Health check: the version, and the problem if jobs cannot be saved or pages not served. Requires no login."""
+    return _health(lambda problem: True)
+
+
+@blueprint.get("/ready")
+@returns(ServerHealth)
+def ready() -> Response:
+    """Like the health check, but with the status 200 if the disk is full: people have to delete jobs then."""
+    return _health(lambda problem: not isinstance(problem, DiskFull))
+
+
+def _health(is_failure: Callable[[DigitsError], bool]) -> Response:
     problem = services().store.problem or _descriptor_problem()
     if problem is None:
         return jsonify(ServerHealth(__version__))
-    return make_response(jsonify(ServerHealth(__version__, problem.message)), problem.http_status)
+    status = problem.http_status if is_failure(problem) else 200
+    return make_response(jsonify(ServerHealth(__version__, problem.message)), status)
 
 
 def _descriptor_problem() -> DigitsError | None:

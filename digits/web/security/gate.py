@@ -48,7 +48,7 @@ from digits.web.security.refusal_log import RefusalLog
 from digits.web.security.refusals import RefusalError, refuse, too_large
 from digits.web.security.sessions import Visitor
 
-PUBLIC_PATHS = frozenset({"/login", "/health", "/favicon.ico"})
+PUBLIC_PATHS = frozenset({"/login", "/health", "/ready", "/favicon.ico"})
 # TensorBoard requests its font at the root of the site, to which cookies limited to a prefix are not sent.
 ROOT_FOLDERS = ("/font-roboto/",)
 PUBLIC_FOLDERS = ("/static/", *ROOT_FOLDERS)

@@ -14,13 +14,15 @@ from typing import Any
 from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.http import dump_cookie
 
-from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.files import MissingFile, UnreadableFile, read_json, write_json
 
 log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 7 * 24 * 3600
 LONGEST_SECONDS = 30 * 24 * 3600
 RENEW_SECONDS = 3600
+# In the list of ended sessions: all that started before a moment.
+_ALL = ""
 # Sessions that ended early and are stored before those that have expired since are forgotten.
 MAX_ENDED = 10_000
 
@@ -45,7 +47,8 @@ class Sessions:
         self._ended_file = ended_file
         self._clock = clock
         self._lock = threading.Lock()
-        self._ended = self._load()
+        self._ended: dict[str, float] = {}
+        self._load()
 
     def start(self, username: str) -> str:
         """Return the cookie of a new session."""
@@ -72,36 +75,48 @@ class Sessions:
         """Invalidate all cookies of this session, also after a restart."""
         now = self._clock()
         with self._lock:
-            self._ended[session.id] = session.started + LONGEST_SECONDS
+            self._end(session.id, session.started)
             # A clock that is wrong for a moment must not make all of them valid again.
             if len(self._ended) > MAX_ENDED:
                 self._ended = {name: until for name, until in self._ended.items() if until > now}
-            if self._ended_file is not None:
-                try:
-                    write_json(self._ended_file, self._ended)
-                except OSError as error:
-                    # The session has ended in memory; the next logout saves it as well.
-                    log.error(
-                        "a logout could not be saved, so its session is valid again after a restart: %s",
-                        error,
-                    )
+            self._save()
+
+    def _end(self, name: str, started: int) -> None:
+        self._ended[name] = started + LONGEST_SECONDS
+
+    def _save(self) -> None:
+        if self._ended_file is None:
+            return
+        try:
+            write_json(self._ended_file, self._ended)
+        except OSError as error:
+            # The session has ended in memory; the next logout saves it as well.
+            log.error("a logout could not be saved, so its session is valid again after a restart: %s", error)
 
     def _is_over(self, session: Session) -> bool:
         now = self._clock()
         idle, age = now - session.renewed, now - session.started
-        return idle > IDLE_SECONDS or age > LONGEST_SECONDS or session.id in self._ended
+        is_ended = session.id in self._ended or session.started + LONGEST_SECONDS < self._ended.get(_ALL, 0)
+        return idle > IDLE_SECONDS or age > LONGEST_SECONDS or is_ended
 
     def _sign(self, session: Session) -> str:
         text = self._serializer.dumps(asdict(session))
         return text if isinstance(text, str) else text.decode()
 
-    def _load(self) -> dict[str, float]:
+    def _load(self) -> None:
+        """Read the ended sessions. If they cannot be read, all sessions have ended: nobody knows which ones did."""
         if self._ended_file is None:
-            return {}
+            return
         try:
-            return read_json(self._ended_file, dict[str, float])
-        except UnreadableFile:
-            return {}
+            self._ended = read_json(self._ended_file, dict[str, float])
+        except MissingFile:
+            pass
+        except UnreadableFile as error:
+            log.error(
+                "everybody has to log in again, because the list of ended sessions is damaged: %s", error
+            )
+            self._end(_ALL, int(self._clock()))
+            self._save()
 
 
 @dataclass(frozen=True)

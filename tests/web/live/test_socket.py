@@ -119,3 +119,11 @@ def test_a_crowd_learns_over_which_time_to_spread_its_requests() -> None:
     live, clients = crowded(10)
     live.publish(EVERYONE, JOB, changed)
     assert clients.sent == [changed]
+
+
+def test_a_client_joins_a_limited_number_of_rooms(join: Any) -> None:
+    ids = [f"20260101-000000-{number:06x}" for number in range(300)]
+    answers = [join(room) for room in ids]
+    refused = [answer["error"] for answer in answers if "error" in answer]
+    assert len(refused) == 100 and "Leave one" in refused[0]
+    assert "error" not in join(ids[0])

@@ -35,7 +35,17 @@ from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, w
 TOKEN = "t" * 43
 SITE = "http://localhost"
 POLLING = "/socket.io/?EIO=4&transport=polling"
-ROUTES = ["/", "/models/1", "/static/x.js", "/login", "/health", "/files/a", "/tensorboard/1/", POLLING]
+ROUTES = [
+    "/",
+    "/models/1",
+    "/static/x.js",
+    "/login",
+    "/health",
+    "/ready",
+    "/files/a",
+    "/tensorboard/1/",
+    POLLING,
+]
 UPGRADE: dict[str, str | None] = {"Upgrade": "websocket", "Connection": "Upgrade"}
 UNSAFE = ["POST", "PUT", "PATCH", "DELETE", "SOMETHING"]
 
@@ -433,7 +443,7 @@ def locked() -> Gate:
 
 
 def test_only_public_paths_are_open_without_a_login(locked: Gate) -> None:
-    public = {"/login", "/health", "/static/x.js"}
+    public = {"/login", "/health", "/ready", "/static/x.js"}
     for route, method in itertools.product(ROUTES, ("GET", "HEAD", "OPTIONS", "POST", "DELETE")):
         expected = 200 if route in public else 401
         assert through(locked, route, method).status_code == expected, (route, method)
@@ -553,7 +563,7 @@ def test_own_user_needs_no_login(own: Gate) -> None:
 )
 def test_other_users_need_the_token(own: Gate, environ: dict[str, Any]) -> None:
     for route, method in itertools.product(ROUTES, ("GET", "POST", "DELETE")):
-        expected = 200 if route in ("/login", "/health", "/static/x.js") else 401
+        expected = 200 if route in ("/login", "/health", "/ready", "/static/x.js") else 401
         assert through(own, route, method, environ=environ).status_code == expected
     assert through(own, headers={"Authorization": f"Bearer {TOKEN}"}, environ=environ).status_code == 200
     swapped = through(own, f"/?token={TOKEN}", environ=environ)

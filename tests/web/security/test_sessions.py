@@ -92,8 +92,22 @@ def test_a_wrong_clock_makes_no_ended_session_valid(tmp_path: Path) -> None:
         assert reader.read(first) is None and reader.read(second) is None
 
 
-def test_damaged_list_of_ended_sessions_does_not_stop_the_server(tmp_path: Path) -> None:
+def test_a_damaged_list_of_ended_sessions_ends_all_sessions_before_it(tmp_path: Path) -> None:
+    now, path = 1.8e9, tmp_path / "ended.json"
+
+    def restarted() -> Sessions:
+        return Sessions("k" * 32, path, clock=lambda: now)
+
     for text in ("", "[]", '{"a": "b"}', "{"):
-        (tmp_path / "ended.json").write_text(text)
-        sessions = Sessions("k" * 32, tmp_path / "ended.json")
-        assert sessions.read(sessions.start("fred")) is not None
+        path.unlink(missing_ok=True)
+        sessions = restarted()
+        ended, other = sessions.start("ada"), sessions.start("grace")
+        sessions.end(sessions.read(ended))
+        path.write_text(text)
+        now += 60
+        for _ in range(2):  # also after another restart
+            sessions = restarted()
+            assert sessions.read(ended) is None and sessions.read(other) is None
+            assert sessions.read(sessions.start("fred")) is not None
+        sessions.end(sessions.read(sessions.start("fred")))
+        assert restarted().read(other) is None
