@@ -31,7 +31,7 @@ class ImageList:
     def need_images(self) -> None:
         """Raise UnusableSource unless there is an image."""
         if not self.files:
-            raise without_images(self.root, self.unreadable, self.left_out)
+            raise without_images(self.root, self.unreadable, self.left_out, self.links)
 
     def remarks(self) -> list[str]:
         """Return warnings about entries that were ignored."""
@@ -46,12 +46,17 @@ class ImageList:
         return remarks
 
 
-def without_images(root: Path, unreadable: list[str], left_out: LeftOut) -> UnusableSource:
-    """Return the error for a folder without images."""
+def without_images(root: Path, unreadable: list[str], left_out: LeftOut, links: int) -> UnusableSource:
+    """Return the error for a folder without images, in which ``links`` were not followed."""
     extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
     hints = left_out.remarks()
     if unreadable:
         hints.append(f"Unreadable: {listed(unreadable)}.")
+    if links:
+        hints.append(
+            f"{count_of(links, 'link')} not followed, which lead to folders, out of {show(str(root))} or nowhere: "
+            "replace them with copies, or enter a folder that also contains what they lead to."
+        )
     return UnusableSource(f"No images found in {show(str(root))} (looked for {extensions}).", " ".join(hints))
 
 

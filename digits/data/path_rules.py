@@ -17,7 +17,7 @@ import stat
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
@@ -62,7 +62,7 @@ class PathMatches:
     """The images of listed paths: ``files`` by path, of which some exist ``as_written``.
 
     ``faults`` are the reasons why a path has no image although there are files like it. ``rule`` describes the rule for
-    a sentence; it is empty if only the notation of the paths differs.
+    a sentence; it is empty if only the notation of the paths differs. It ``is_guess`` if the names differ.
     """
 
     tree: ImageTree
@@ -70,6 +70,7 @@ class PathMatches:
     as_written: Collection[str]
     faults: Mapping[str, str] = field(default_factory=dict)
     rule: str = ""
+    is_guess: bool = False
 
     def resolve(self, path: str) -> Located:
         """Return the image that ``path`` names; a path without an image is returned as written.
@@ -106,12 +107,12 @@ class ImageTree:
         self._folders: dict[str, str] = {}
         self._files = files
 
-    def match(self, paths: Iterable[str], ignored_folders: Collection[str] = ()) -> PathMatches:
+    def match(self, paths: Iterable[str], ignored_folders: Collection[str] | None = None) -> PathMatches:
         """Return the images of all ``paths`` of a source.
 
-        Folders called like one of ``ignored_folders``, in lower case, may be missing on both sides, if they are needed
-        to find an image. Raises AmbiguousPaths if two rules lead to different images, and UnusableSource if images have
-        the names, but not the folders of the paths.
+        With ``ignored_folders``, these are the paths of files beside the images, without an ending or with that of the
+        image; folders called like one of them, in lower case, need not be the same. Raises AmbiguousPaths if two rules
+        lead to different images, and UnusableSource if images have the names, but not the folders of the paths.
         """
         listed = dict.fromkeys(paths)
         as_written = {}
@@ -133,7 +134,7 @@ class ImageTree:
             if not learner.faults:
                 learner.need_folders()
             return PathMatches(self, {}, as_written, learner.faults)
-        return PathMatches(self, best.files, as_written, best.faults, best.describe())
+        return PathMatches(self, best.files, as_written, best.faults, best.describe(), best.spelling.is_guess)
 
     @property
     def files(self) -> Sequence[str]:
@@ -269,16 +270,18 @@ class _Learner:
         # Why paths have no image, if no rule explains any.
         self.faults: dict[str, str] = {}
 
-    def learn(self, ignored_folders: Collection[str]) -> _Candidate | None:
+    def learn(self, ignored_folders: Collection[str] | None) -> _Candidate | None:
         """Return the best rule, None if none explains a path; raises AmbiguousPaths.
 
         Looser spellings count only if stricter ones explain less; endings do not matter only if no path has the ending
         of an image, and so on: otherwise, other images would replace missing ones.
         """
+        groups = [_whole_names, self._stems_and_numbers, self._one_affix]
         folders: list[Callable[[str], str]] = [str]
-        if ignored_folders:
+        if ignored_folders is not None:
+            del groups[0]
             folders.append(partial(_without_folders, ignored=frozenset(ignored_folders)))
-        for group in (_whole_names, self._stems_and_numbers, self._one_affix):
+        for group in groups:
             if best := self._first(group(), folders):
                 return best
         return None
@@ -480,7 +483,7 @@ class _Learner:
         for affixes in self._likely_affixes():
             sides = (affixes.image_before + affixes.image_after, affixes.target_before + affixes.target_after)
             if not all(sides):
-                yield _with_affixes(affixes)
+                yield replace(_with_affixes(affixes), fewest=_MIN_ALIKE)
 
     def _affixes(self) -> Iterator[_Spelling]:
         return map(_with_affixes, self._likely_affixes())
@@ -617,6 +620,10 @@ def _folded_stem(name: str) -> str:
     return _folded(_stem_of(name))
 
 
+# The rule for names whose endings do not matter.
+WITH_ENDINGS = "with the endings of the images"
+
+
 def _whole_names() -> Iterator[_Spelling]:
     yield _Spelling("", str, str)
     yield _Spelling("in another form of Unicode", _nfc, _nfc, _nfc)
@@ -630,12 +637,10 @@ def _whole_names() -> Iterator[_Spelling]:
 
 
 def _stems() -> Iterator[_Spelling]:
-    yield _Spelling("with the endings of the images", _nfc_stem, _nfc_stem, _nfc)
+    yield _Spelling(WITH_ENDINGS, _nfc_stem, _nfc_stem, _nfc)
+    yield _Spelling(f"{WITH_ENDINGS}, in upper or lower case", _folded_stem, _folded_stem, _folded)
     yield _Spelling(
-        "with the endings of the images, in upper or lower case", _folded_stem, _folded_stem, _folded
-    )
-    yield _Spelling(
-        "with the endings of the images, without the digits before uploaded files",
+        f"{WITH_ENDINGS}, without the digits before uploaded files",
         lambda name: _folded_stem(_not_uploaded(name)),
         lambda name: _folded_stem(_not_uploaded(name)),
         _folded,

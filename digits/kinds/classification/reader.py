@@ -467,7 +467,7 @@ def _without_images(scan: Scan) -> UnusableSource:
             f"No folders with images found in {root}, but {count_of(scan.loose, 'image')} directly in it.",
             _advice_on_names(scan) or "Put the images of each class into a separate folder.",
         )
-    return without_images(scan.root, scan.unreadable, scan.unread)
+    return without_images(scan.root, scan.unreadable, scan.unread, scan.links)
 
 
 def advise_names(classes: list[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from digits.core.files import walk
 from digits.data.image_lists import list_images
-from digits.data.path_rules import AmbiguousPaths, ImageTree, PathMatches
+from digits.data.path_rules import WITH_ENDINGS, AmbiguousPaths, ImageTree, PathMatches
 from digits.data.sources import UnusableSource, count_of, listed, path_below, read_bounded, show
 from digits.data.tables import Faults
 from digits.data.target_images import IMAGE_FOLDERS
@@ -113,7 +113,7 @@ class LabelFolder:
             image.file = file
             yield image
         self._check(stated)
-        self.remarks += [] if _is_usual(matches) else matches.remarks(self.labels.name)
+        self.remarks += [] if matches.rule in ("", WITH_ENDINGS) else matches.remarks(self.labels.name)
         if lonely:
             verb = "has" if len(lonely) == 1 else "have"
             self.remarks.append(
@@ -129,7 +129,7 @@ class LabelFolder:
         """Return the images by the names of the label files, or else by the names in them, and the latter by file."""
         try:
             matches = self._tree.match((os.path.splitext(name)[0] for name in label_files), _USUAL_FOLDERS)
-            if matches.files or matches.faults:
+            if (matches.files or matches.faults) and not matches.is_guess:
                 return matches, {}
         except AmbiguousPaths:
             raise
@@ -141,7 +141,7 @@ class LabelFolder:
                 if file := self._parse(parse, name).file:
                     named[name] = file
         found = self._tree.match(named.values()) if named else None
-        if found and found.files:
+        if found and found.files and (not matches or len(found.files) >= len(matches.files)):
             return found, named
         return matches or self._tree.match(os.path.splitext(name)[0] for name in label_files), {}
 
@@ -221,8 +221,3 @@ def _files(folder: Path, ending: str) -> list[str]:
             if name.lower().endswith(ending) and not name.startswith(".")
         ]
     return paths
-
-
-def _is_usual(matches: PathMatches) -> bool:
-    """Return whether the names of label files are those of the images without their endings."""
-    return all(os.path.basename(path) in os.path.basename(file) for path, file in matches.files.items())

@@ -82,6 +82,16 @@ def test_several_folders_become_a_dataset(forms: Forms) -> None:
     assert "does not exist" in forms.errors(folder_train=f"{one}\n{forms.data}/none")["folder_train"][0]
 
 
+def test_links_to_images_outside_of_the_folder_are_named(forms: Forms) -> None:
+    bars(forms.data / "all")
+    for number, image in enumerate(sorted((forms.data / "all").glob("*/*.png"))):
+        folder = forms.data / "links" / f"class{number % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.png").symlink_to(image)
+    (message,) = forms.errors(method="folder", folder_train=forms.data / "links")["folder_train"]
+    assert "No images found" in message and "links not followed, which lead" in message
+
+
 def test_parquet_files_become_a_dataset(forms: Forms, folder: Path) -> None:
     paths = sorted(folder.rglob("*.png"))
     images = [{"bytes": path.read_bytes(), "path": path.name} for path in paths]

@@ -152,3 +152,11 @@ def test_entries_of_an_absent_image_belong_to_no_other(forms: Forms, name: str) 
     found = boxes_of(forms, train_label_folder=forms.data / name, max_unusable_percent=60)
     assert found.pop("a/0.png") == [("cat", *BOX)]
     assert not found.get("b/0.png")
+
+
+def test_files_of_labels_are_called_like_images_with_or_without_their_ending(forms: Forms) -> None:
+    for number, label in enumerate(("0.png.txt", "1.txt", "2.PNG.txt")):
+        save(forms.data / "images" / f"{number}.png")
+        save(forms.data / "labels" / label, KITTI.format("car", *BOX))
+    found = boxes_of(forms, train_label_folder=forms.data / "labels")
+    assert found == {f"{number}.png": [("car", *BOX)] for number in range(3)}
