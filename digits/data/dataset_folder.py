@@ -7,11 +7,12 @@ names of Parquet files and of their folders contain the split, such as ``data/tr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.splits import SPLITS
-from digits.data.declared_splits import split_named, split_of
+from digits.data.declared_splits import named_splits, split_named, split_of
 from digits.data.shards import check_shards, files_at, is_pattern
 from digits.data.sources import UnusableSource, count_of, listed, show
 
@@ -89,8 +90,7 @@ def _at(path: str | Path) -> Contents:
 def _in_folder(root: Path) -> Contents:
     try:
         folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-        named = {split: path for path in folders if (split := split_named(path.name))}
-        contents = Contents(root, named if "train" in named else {"train": root})
+        contents = Contents(root, named_splits(root) or _only_train(folders) or {"train": root})
         places = [root, root / "data", *(path for path in folders if path.name != "data")]
         files = [path for place in places for path in sorted(place.glob(f"*{PARQUET}")) if path.is_file()]
     except OSError as error:
@@ -110,6 +110,10 @@ def _in_folder(root: Path) -> Contents:
                 f"{show(str(without[0]))} has no {METADATA[0]} or {METADATA[1]}, unlike other splits."
             )
     return contents
+
+
+def _only_train(folders: Iterable[Path]) -> dict[str, Path]:
+    return next(({"train": path} for path in folders if split_named(path.name) == "train"), {})
 
 
 def _metadata_in(folder: Path) -> Path | None:

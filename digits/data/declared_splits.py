@@ -13,13 +13,13 @@ from digits.data.sources import show
 
 # Words that identify the files and folders of a split, in lower case.
 SPLIT_NAMES = {
-    "train": ("train", "training", "trn", "train_images", "trainval", "train_val"),
+    "train": ("train", "training", "trn", "trainval", "train_val"),
     "val": (
         *("val", "valid", "validation", "validate", "validating", "dev", "devel", "development"),
         *("eval", "evaluation", "publictest"),
     ),
     # Kaggle has test1.zip.
-    "test": ("test", "testing", "test_images", "test1", "tst", "privatetest", "holdout"),
+    "test": ("test", "testing", "test1", "tst", "privatetest", "holdout"),
 }
 SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in words}
 # Words beside that of the split that say nothing more, in lower case.
@@ -88,18 +88,32 @@ def split_of(path: Path) -> str:
 
 def declares_splits(names: Iterable[str]) -> bool:
     """Return whether some of ``names`` stand for the training split and another one."""
-    splits = {split_named(name) for name in names} - {None}
-    return "train" in splits and len(splits) > 1
+    return bool(affixed_splits(names))
 
 
 def split_folders(root: Path | str) -> dict[str, Path]:
     """Return the folders in ``root`` that are named after a split, if one is for training and another is not.
 
-    If several have the same meaning, the first one in the order of `SPLIT_NAMES` counts. See `inner_root` for folders
-    in folders. Empty if ``root`` cannot be read.
+    Their names can contain more, if it is the same for all: see `affixed_splits`. If several have the same meaning, the
+    first one in the order of `SPLIT_NAMES` counts. See `inner_root` for folders in folders. Empty if ``root`` cannot be
+    read.
     """
-    folders = _named(inner_root(root))
-    return {split: folders[split] for split in SPLITS if split in folders} if declares_splits(folders) else {}
+    return named_splits(inner_root(root))
+
+
+def named_splits(folder: Path | str) -> dict[str, Path]:
+    """Return the folders of splits directly in ``folder``, like `split_folders`."""
+    groups = split_groups(folder)
+    return groups.get("") or (next(iter(groups.values())) if len(groups) == 1 else {})
+
+
+def split_groups(folder: Path | str) -> dict[str, dict[str, Path]]:
+    """Return the folders of splits in ``folder`` by what their names contain besides, as in ``images_train``."""
+    folders = {entry.name: Path(entry.path) for entry in _entries(folder) if entry.is_dir()}
+    return {
+        affix: {split: folders[min(splits[split], key=_rank)] for split in SPLITS if split in splits}
+        for affix, splits in affixed_splits(sorted(folders)).items()
+    }
 
 
 def inner_root(root: Path | str) -> Path:
@@ -125,20 +139,9 @@ def describe_splits(paths: Mapping[str, Path]) -> str:
     return f"The splits of the source are used: {', '.join(used)}."
 
 
-def _named(folder: Path) -> dict[str, Path]:
-    of_split: dict[str, Path] = {}
-    folders = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
-    for path in sorted(folders, key=_rank):
-        split = split_named(path.name)
-        if split:
-            of_split.setdefault(split, path)
-    return of_split
-
-
-def _rank(path: Path) -> tuple[int, str]:
+def _rank(name: str) -> tuple[int, str]:
     words = list(SPLIT_OF)
-    name = path.name.lower()
-    return (words.index(name) if name in SPLIT_OF else len(words), path.name)
+    return (words.index(name.lower()) if name.lower() in SPLIT_OF else len(words), name)
 
 
 def only_folder(root: Path | str) -> Path | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.affixes import is_of_another_task
+from digits.data.declared_splits import inner_root, split_folders, split_groups
 from digits.data.image_lists import visible_entries
 from digits.data.path_rules import AmbiguousPaths, match_names
 from digits.data.sources import ImageSource, SplitPlan, count_of, listed, show
@@ -122,6 +123,24 @@ def find_folders(root: Path, targets: Collection[str]) -> tuple[Path, Path] | No
     images = next((names[name] for name in IMAGE_FOLDERS if name in names), None)
     found = next((names[name] for name in targets if name in names), None)
     return (images, found) if images and found else None
+
+
+def find_split_pairs(
+    root: Path, folders: tuple[Path, Path] | None, targets: Collection[str]
+) -> dict[str, tuple[Path, Path]]:
+    """Return the folders of images and of targets of each split.
+
+    Those of the splits are in the ``folders`` of images and of targets in ``root``, or beside each other and named like
+    ``images_train`` and ``labels_train``. ``targets`` are the usual names of the latter, in lowercase.
+    """
+    if folders:
+        images, found = map(split_folders, folders)
+    else:
+        groups = split_groups(inner_root(root))
+        images = next((groups[name] for name in IMAGE_FOLDERS if name in groups), {})
+        found = next((groups[name] for name in targets if name in groups), {})
+        images = images or (groups.get("", {}) if found else {})
+    return {split: (images[split], found[split]) for split in images if split in found}
 
 
 def find_similar_folders(root: Path, targets: Collection[str]) -> dict[Path, Path]:

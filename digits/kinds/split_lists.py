@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from digits.core.splits import SPLITS
-from digits.data.declared_splits import inner_root, only_folder, split_folders, split_named
+from digits.data.declared_splits import affixed_splits, inner_root, only_folder, split_folders
 from digits.data.image_lists import visible_entries
 from digits.data.path_rules import ImageTree, PathMatches
 from digits.data.sources import UnusableSource, count_of, listed, show
@@ -135,12 +135,14 @@ def _in_darknet(root: Path) -> Iterator[Lists]:
 
 def _by_name(folder: Path, need_paths: bool = False) -> Lists:
     """Return the text files that are called like a split; with ``need_paths``, they must contain paths of images."""
-    lists: Lists = {}
-    for path in sorted(_files(folder, ".txt"), key=lambda path: path.stem.lower() == "trainval"):
-        split = "train" if path.stem.lower() == "trainval" else split_named(path.stem)
-        if split and (not need_paths or _lists_paths(path)):
-            lists.setdefault(split, [path])
-    return lists
+    files = _files(folder, ".txt")
+    stems = {path.stem: path for path in files if not need_paths or _lists_paths(path)}
+    groups = affixed_splits(stems)
+    splits = groups.get("") or (next(iter(groups.values())) if len(groups) == 1 else {})
+    return {
+        split: [stems[min(names, key=lambda name: (name.lower() == "trainval", name))]]
+        for split, names in splits.items()
+    }
 
 
 def _lists_paths(path: Path) -> bool:

@@ -11,7 +11,7 @@ from typing import Generic
 from digits.core.splits import SPLITS
 from digits.data.causes import CHECK_NAMES, Causes
 from digits.data.dataset_folder import describe_files
-from digits.data.declared_splits import split_named, split_of
+from digits.data.declared_splits import affixed_splits, split_of
 from digits.data.shards import files_in, is_shard
 from digits.data.sources import ImageSource, count_of, first_lines, show
 from digits.data.tables import Cells, Row, TableFile, Value
@@ -160,19 +160,27 @@ def suggest_tables(table: Path, filled: set[str], is_allowed: Callable[[Path], b
     ``filled`` contains the table fields that are already filled in. ``is_allowed`` returns whether the server may
     read a path, which may be a link.
     """
-    split_in_name = split_of if is_shard(table) else lambda path: split_named(path.stem)
-    if split_in_name(table) != "train":
-        return None
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
+    splits = {path: split_of(path) for path in beside} if is_shard(table) else _splits_of_stems(beside, table)
+    if splits.get(table) != "train":
+        return None
     fields: dict[str, str | bool] = {}
     for split in SPLITS[1:]:
-        path = next((path for path in beside if split_in_name(path) == split), None)
+        path = next((path for path in beside if splits.get(path) == split), None)
         if path and f"table_{split}" not in filled:
             fields[f"table_{split}"] = str(path)
     if not fields:
         return None
     tables = [show(os.path.basename(str(path))) for path in fields.values()]
     return Suggestion.use_separately(tables, "table", fields)
+
+
+def _splits_of_stems(paths: list[Path], table: Path) -> dict[Path, str]:
+    """Return the splits of the ``paths`` whose names contain the same as that of ``table`` besides a split."""
+    for group in affixed_splits(path.stem for path in paths).values():
+        if any(table.stem in stems for stems in group.values()):
+            return {path: split for path in paths for split, stems in group.items() if path.stem in stems}
+    return {}
 
 
 def _shorten(cell: str) -> str:

@@ -19,7 +19,7 @@ from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import walk_images
 from digits.data.sources import UnusableSource
 from digits.data.tables import Row
-from digits.data.target_images import find_folders, find_similar_folders
+from digits.data.target_images import find_folders, find_similar_folders, find_split_pairs
 from digits.kinds.dataset_form import ImageDatasetForm, SharesForm, required_integer
 from digits.kinds.form_fields import (
     AllowedFiles,
@@ -167,10 +167,10 @@ class Folders(FormSource):
             folders_of = {
                 split: (folder, siblings[folder]) for split, folder in folders.items() if folder in siblings
             }
-        if not any(folders_of.values()) and (both := self.find_sources(form, root)):
-            images, targets = map(split_folders, both)
-            folders_of = {split: (images[split], targets[split]) for split in images if split in targets}
-        elif not (any(folders_of.values()) or form.RECIPE.needs_targets):
+        both = self.find_sources(form, root)
+        if not any(folders_of.values()) and (pairs := find_split_pairs(root, both, self._target_folders)):
+            folders_of = dict(pairs)
+        elif not (any(folders_of.values()) or both or form.RECIPE.needs_targets):
             folders_of = {split: (folder, None) for split, folder in folders.items()}
         used = {split: paths for split, paths in folders_of.items() if paths}
         allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.data.sources import UnusableSource
 from tests.kinds.forms import Created, Forms
 
 SIZE = {"resize_width": 16, "resize_height": 8}
@@ -35,7 +37,15 @@ def brightness(made: Created, split: str) -> list[int]:
     return sorted(int(np.asarray(image)[0, 0, 0]) for image in images)
 
 
-@pytest.mark.parametrize("names", [("train", "val", "test"), ("Training", "valid", "Testing")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("train", "val", "test"),
+        ("Training", "valid", "Testing"),
+        ("train_set", "val_set", "test_set"),
+        ("trainData", "valData", "testData"),
+    ],
+)
 @pytest.mark.parametrize("inner", ["", "archive"])
 def test_class_folders(tmp_path: Path, names: tuple[str, ...], inner: str) -> None:
     forms = Forms("image-classification", tmp_path / "data")
@@ -54,6 +64,29 @@ def test_a_flat_test_folder_is_left_out(tmp_path: Path) -> None:
     save(forms.data / "test" / "1.png", 200)
     made = forms.create(folder_train=forms.data, folder_pct_val=25, **SIZE)
     assert made.counts == {"train": 12, "val": 4} and made.manifest.groups == list(CLASSES)
+    assert "test contains no folders of classes: not used." in made.remarks[0]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ("cat_train", "cat_test", "dog_train", "dog_test"),
+            "splits instead of classes.* one folder for each split",
+        ),
+        (
+            ("fold1", "fold2", "fold3"),
+            "folds instead of classes.* as the validation folder, and the others for training",
+        ),
+    ],
+)
+def test_splits_are_no_classes(tmp_path: Path, names: tuple[str, ...], message: str) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for name in names:
+        class_folders(forms.data / name, 2, 0)
+    with pytest.raises(UnusableSource) as caught:
+        forms.plan(folder_train=forms.data, **SIZE)
+    assert re.search(message, caught.value.sentences)
 
 
 def test_mixing_the_splits(tmp_path: Path) -> None:
@@ -75,12 +108,22 @@ def masks(folder: Path, image_folder: str, mask_folder: str, count: int) -> None
         Image.fromarray(mask).save(folder / mask_folder / f"{number}.png")
 
 
-@pytest.mark.parametrize("is_outside", [True, False])
-def test_masks(tmp_path: Path, is_outside: bool) -> None:
+PLACES = [
+    ("{}/images", "{}/masks"),
+    ("images/{}", "masks/{}"),
+    ("{}_set/images", "{}_set/masks"),
+    ("images/{}_set", "masks/{}_set"),
+    ("images_{}", "masks_{}"),
+    ("{}_images", "{}_masks"),
+    ("{}", "{}_masks"),
+]
+
+
+@pytest.mark.parametrize(("images", "targets"), PLACES)
+def test_masks(tmp_path: Path, images: str, targets: str) -> None:
     forms = Forms("image-segmentation", tmp_path / "data")
     for name, count in (("train", 6), ("val", 3)):
-        places = (f"{name}/images", f"{name}/masks") if is_outside else (f"images/{name}", f"masks/{name}")
-        masks(forms.data, *places, count)
+        masks(forms.data, images.format(name), targets.format(name), count)
     made = forms.create(feature_folder=forms.data, **SIZE)
     assert made.counts == {"train": 6, "val": 3}
     assert "used" in made.remarks[0]
@@ -116,6 +159,18 @@ def coco(images: Path, file: Path, count: int) -> None:
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "layout", ["images_{0} labels_{0}", "{0}_images {0}_labels", "{0}Data/images {0}Data/labels"]
+)
+def test_boxes_in_folders_with_other_words(tmp_path: Path, layout: str) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    for name, count in (("train", 6), ("val", 3)):
+        images, labels = layout.format(name).split()
+        yolo(forms.data / images, forms.data / labels, count)
+    made = forms.create(train_image_folder=forms.data, **SIZE)
+    assert made.counts == {"train": 6, "val": 3} and "used" in made.remarks[0]
 
 
 @pytest.mark.parametrize("layout", ["roboflow", "ultralytics", "roboflow coco", "coco", "coco in images"])

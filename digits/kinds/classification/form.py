@@ -13,7 +13,6 @@ from wtforms.validators import Optional, StopValidation, ValidationError
 from digits.core import schema
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType
-from digits.data.declared_splits import describe_splits
 from digits.data.sources import show
 from digits.data.tables import MAX_HEADER_BYTES
 from digits.kinds.classification.overview import split_fields
@@ -236,8 +235,8 @@ class DatasetForm(
         if not field.errors and not self.addresses:
             folders = FOLDERS.declared_splits(self)
             if folders:
+                self.notes.append(FOLDERS.describe_declared(self, folders))
                 self.set(**split_fields(folders))
-                self.notes.append(describe_splits(folders))
 
     def validate_s3_bucket(self, field: StringField) -> None:
         with as_field_error():

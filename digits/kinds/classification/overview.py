@@ -11,7 +11,7 @@ from digits.data import parquet
 from digits.data.causes import Causes
 from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
 from digits.data.dataset_folder import find
-from digits.data.declared_splits import split_folders, split_named
+from digits.data.declared_splits import split_folders
 from digits.data.named_classes import named_classes
 from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Row
@@ -201,11 +201,14 @@ def suggest_beside(root: Path, separate: set[str], is_allowed: Callable[[Path], 
     ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
     may read a path, which may be a link.
     """
-    if split_named(root.name) != "train" or not is_allowed(root.parent):
+    if not is_allowed(root.parent):
+        return None
+    found = split_folders(root.parent)
+    if found.get("train") != root:
         return None
     beside = {
         split: path
-        for split, path in split_folders(root.parent).items()
+        for split, path in found.items()
         if split != "train" and split not in separate and is_allowed(path)
     }
     if not beside:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import stat
 import unicodedata
 from collections import Counter
@@ -19,7 +20,7 @@ from msgspec import structs
 
 from digits.data import samples
 from digits.data.dataset_folder import find
-from digits.data.declared_splits import declares_splits, split_named
+from digits.data.declared_splits import affixed_splits
 from digits.data.image_endings import LeftOut, is_image_file
 from digits.data.image_lists import is_visible, without_images
 from digits.data.named_classes import class_in_name, named_classes
@@ -51,6 +52,7 @@ from digits.kinds.classification.recipe import (
 
 PROGRESS_EVERY_FILES = 20_000
 SORTED_IN_A_LIMITED_SCAN = 5_000
+_FOLD = re.compile(r"k?fold[-_ ]?\d+", re.IGNORECASE)
 
 
 @dataclass
@@ -507,11 +509,19 @@ def remarks(scan: Scan) -> list[str]:
 
 
 def _need_classes(scan: Scan, names: list[str]) -> None:
-    """Raise UnusableSource if all ``names`` of classes are those of splits."""
-    if declares_splits(names) and all(map(split_named, names)):
+    """Raise UnusableSource if all ``names`` of classes are those of splits or folds."""
+    root = show(str(scan.root))
+    groups = affixed_splits(names)
+    declared = {name for group in groups.values() for each in group.values() for name in each}
+    if declared.issuperset(names):
+        hint = "Enter the folder of each split, or all of them for training to mix their images."
+        if len(groups) > 1:
+            hint = "Put the folders of the classes into one folder for each split, such as train and test."
+        raise UnusableSource(f"{root} contains splits instead of classes: {listed(names)}.", hint)
+    if all(map(_FOLD.fullmatch, names)):
         raise UnusableSource(
-            f"{show(str(scan.root))} contains splits instead of classes: {listed(names)}.",
-            "Enter the folder of each split, or all of them for training to mix their images.",
+            f"{root} contains folds instead of classes: {listed(names)}.",
+            "Enter one of them as the validation folder, and the others for training, one per line.",
         )
 
 

@@ -16,7 +16,7 @@ from digits.data.dataset_folder import METADATA, find
 from digits.data.declared_splits import describe_splits, split_folders
 from digits.data.image_lists import is_visible, need_an_image, visible_entries
 from digits.data.named_classes import named_classes_in
-from digits.data.sources import UnusableSource, show
+from digits.data.sources import UnusableSource, listed, show
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
 from digits.kinds.classification.dataset_folder import need_images
@@ -138,6 +138,16 @@ class Folders(FormSource):
             if form.meta.data_roots.contain(path) and (split == "train" or self._has_classes(form, str(path)))
         }
 
+    def describe_declared(self, form: Any, folders: Mapping[str, Path]) -> str:
+        """Return a note about the ``folders`` of the declared splits, and those without classes."""
+        found = split_folders(folders["train"].parent)
+        flat = [path for split, path in found.items() if split not in folders]
+        left_out = [path.name for path in flat if form.meta.data_roots.contain(path)]
+        verb = "contains" if len(left_out) == 1 else "contain"
+        return describe_splits(folders) + (
+            f" {listed(left_out)} {verb} no folders of classes: not used." if left_out else ""
+        )
+
     def _has_classes(self, form: Any, folder: str) -> bool:
         by_name = form.classes_from_names.data
         return bool(named_classes_in(folder) if by_name else _subfolders(folder, enough=1))
@@ -154,7 +164,7 @@ class Folders(FormSource):
             roots, recipe.train.min_per_class, suggestion, by_name=recipe.classes_from_names
         )
         if folders:
-            overview.start.facts.append(describe_splits(folders))
+            overview.start.facts.append(self.describe_declared(form, folders))
         return overview.summaries()
 
 

@@ -11,7 +11,7 @@ from digits.core.splits import SPLITS
 from digits.data import dataset_folder
 from digits.data.declared_splits import declares_splits, inner_root, split_folders, split_named
 from digits.data.sources import UnusableSource, listed, show
-from digits.data.target_images import find_folders
+from digits.data.target_images import find_folders, find_split_pairs
 from digits.kinds.coco import looks_like, suggest_export
 from digits.kinds.detection import (
     box_table,
@@ -180,9 +180,8 @@ def _declared_splits(root: Path, folders: tuple[Path, Path] | None) -> dict[str,
     They contain ``folders``, those of images and of annotations, or the other way around.
     """
     sources = {split: find_sources(folder).get("train") for split, folder in split_folders(root).items()}
-    if folders and not any(sources.values()):
-        images, labels = map(split_folders, folders)
-        sources = {split: (images[split], labels[split]) for split in images if split in labels}
+    if not any(sources.values()) and (pairs := find_split_pairs(root, folders, LABEL_FOLDERS)):
+        sources = dict(pairs)
     used = {split: paths for split, paths in sources.items() if paths}
     return used if "train" in used and len(used) > 1 else {}
 
