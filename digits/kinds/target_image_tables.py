@@ -16,6 +16,7 @@ from digits.data.sources import (
     show,
     shuffle,
 )
+from digits.data.table_contents import refuse_run_lengths
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -27,7 +28,6 @@ from digits.data.tables import (
 )
 from digits.data.target_images import TargetImageSplit
 from digits.kinds.record_source import NO_TARGET, divide_records
-from digits.kinds.run_length_tables import refuse_run_lengths
 from digits.kinds.table_source import SplitTable, TableRows, report_each, tables_at
 from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageTable
 

@@ -30,7 +30,7 @@ from digits.data.sources import (
     shuffle,
 )
 from digits.data.table_columns import FLAGS, Column, list_items
-from digits.data.table_contents import has_runs, refuse_contents
+from digits.data.table_contents import has_run_lengths, refuse_contents
 from digits.data.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -121,7 +121,7 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
         raise UnusableSource(
             f"{show(path.name)} has only one column.", "Each line needs an image and a label."
         )
-    pixels = None if settings.image_column or has_runs(table) else find_pixels(table)
+    pixels = None if settings.image_column or _has_run_lengths(table) else find_pixels(table)
     image = pixels.places[0] if pixels else table.place(settings.image_column)
     table.need_paths(image)
     chosen = [table.place(settings.label_column)] if settings.label_column else []
@@ -143,6 +143,11 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
     parse, hint = _parser(table, labels, columns)
     rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
     return LabelRows(table, image, labels, rows, pixels, hint)
+
+
+def _has_run_lengths(table: TableFile) -> bool:
+    # Otherwise, they look like pixels.
+    return any(has_run_lengths(table, place) for place in range(len(table.columns)))
 
 
 def _label_columns(table: TableFile, places: list[int], columns: Mapping[int, Column]) -> list[int]:

@@ -12,12 +12,11 @@ from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.table_contents import refuse_contents
+from digits.data.table_contents import refuse_contents, refuse_run_lengths
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, number_of, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.box_order import SIDES, Numbers, Order
 from digits.kinds.detection.format import BoxTable, Format, Source
-from digits.kinds.run_length_tables import refuse_run_lengths
 from digits.kinds.shapes import Rectangle, Shape
 
 # Names of the columns of centers, in lowercase.
@@ -158,12 +157,13 @@ def find_columns(table: TableFile, settings: BoxTable) -> Places:
         if edge in columns and side in columns:
             # Unless chosen, a width or height beside two edges is that of the image.
             del columns[edge if side in chosen and edge not in chosen else side]
+    if "left_column" not in columns:
+        refuse_run_lengths(table)
     if "left_column" not in columns and (boxes := _column_of_boxes(table)) is not None:
         columns = {field: columns[field] for field in ("image_column", "class_column") if field in columns}
         columns["box_column"] = boxes
     for field in _ORDER[:1] if "box_column" in columns else _ORDER[:-1]:
         if field not in columns and _SIDES.get(field) not in columns:
-            refuse_run_lengths(table)
             raise _missing(table, field)
     places = list(columns.values())
     repeated = next((place for place in places if places.count(place) > 1), None)

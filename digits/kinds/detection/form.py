@@ -16,6 +16,7 @@ from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.data.declared_splits import describe_splits
 from digits.data.sources import UnusableSource, show
+from digits.data.table_contents import refuse_run_lengths_in
 from digits.kinds.detection import box_table, yolo
 from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
 from digits.kinds.detection.class_names import NamesFile, describe_files, find_shared_names
@@ -61,7 +62,6 @@ from digits.kinds.form_fields import (
 from digits.kinds.form_source import FormSource, method_field
 from digits.kinds.record_form import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.record_source import first_record
-from digits.kinds.run_length_tables import refuse_run_lengths_in
 from digits.kinds.source_summary import SourceSummary
 from digits.kinds.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 from digits.kinds.table_form import DIALECT, DialectFields

@@ -13,6 +13,7 @@ from wtforms.validators import ValidationError
 from digits.data.declared_splits import split_folders
 from digits.data.image_lists import visible_entries
 from digits.data.sources import UnusableSource, show
+from digits.data.table_contents import refuse_run_lengths_in
 from digits.data.tables import is_image
 from digits.data.target_images import divide
 from digits.kinds.dataset_form import ImageDatasetForm
@@ -20,7 +21,6 @@ from digits.kinds.detection.formats import find_file, find_sources
 from digits.kinds.form_fields import AllowedPath, as_field_error, check_images, choices, optional_path
 from digits.kinds.form_source import method_field
 from digits.kinds.record_form import Records
-from digits.kinds.run_length_tables import refuse_run_lengths_in
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
 from digits.kinds.segmentation.pairing import pair_masks
