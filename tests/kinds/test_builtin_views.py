@@ -243,8 +243,8 @@ def test_attributes_of_an_array(count: int, first: str, tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("a.csv", b"Smiling,1,2\nHat,1\n", "line 2: 1 numbers, the first line has 2"),
-        ("a.csv", b"Smiling,1,x\n", "line 1: expected a name and numbers"),
-        ("a.csv", b"Smiling,1,nan\n", "its numbers must be finite"),
+        ("a.csv", b"Smiling,1,x\n", "line 1: “x” is not a number; expected a name and numbers"),
+        ("a.csv", b"Smiling,1,nan\n", "line 1: “nan” is not a number; expected a name and numbers"),
         ("a.csv", b"Smiling,1\n", "its vectors have 1 numbers, but the network requires 2"),
         ("a.csv", b"", "it must contain 1 to 1,000 vectors"),
         ("a.csv", b"x,1,2\n" * 1001, "it must contain 1 to 1,000 vectors"),

@@ -176,9 +176,9 @@ def _read_table(path: Path) -> tuple[list[str], NDArray[np.float32]]:
                 names.append(row[0].strip())
                 try:
                     rows.append([parse_number(cell) for cell in row[1:]])
-                except ValueError:
+                except ValueError as error:
                     raise ValueError(
-                        f"line {number}: expected a name and numbers, separated by commas"
+                        f"line {number}: {error}; expected a name and numbers, separated by commas"
                     ) from None
                 if len(rows[-1]) != len(rows[0]):
                     raise ValueError(
