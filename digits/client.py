@@ -29,11 +29,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-import msgspec
-
 from digits.core import errors, schema
 from digits.core.errors import BadRequest, DigitsError, Unavailable
 from digits.core.status import Status
+from digits.data.loose_json import InvalidJson, load
 from digits.web.resources.compute import Target, Targets
 from digits.web.resources.datasets import CreatedDataset, Dataset
 from digits.web.resources.errors import Error, InvalidForm
@@ -350,7 +349,13 @@ class Client:
     def _json(self, method: str, path: str, /, **fields: Value) -> Any:
         body, headers = (None, {}) if method == "GET" else _encoded(fields)
         with self._send(method, path, headers, body).body as answer:
-            return msgspec.json.decode(answer.read())
+            try:
+                return load(answer.read())
+            except InvalidJson as error:
+                raise Unavailable(
+                    f"The response to {method} {path} is not JSON: {error}.",
+                    "Check that the address is that of DIGITS.",
+                ) from error
 
     def _path_of(self, url: str) -> str:
         """Return the path below the address of the server of a ``url`` in a response, which is one of its host."""
@@ -439,13 +444,13 @@ def _encoded(fields: Mapping[str, Value]) -> tuple[bytes, dict[str, str]]:
 def _error(status: int, text: bytes) -> DigitsError:
     """Return the error in the body of a response, or one about its status."""
     try:
-        invalid = msgspec.json.decode(text, type=InvalidForm)
+        invalid = load(text, InvalidForm)
         return InvalidFields(invalid.error.message, invalid.errors)
-    except msgspec.DecodeError:
+    except InvalidJson:
         pass
     try:
-        facts = msgspec.json.decode(text, type=Error).error
-    except msgspec.DecodeError:
+        facts = load(text, Error).error
+    except InvalidJson:
         error = DigitsError(f"The server answered with the status {status}.")
     else:
         kind = _ERRORS.get(facts.type, DigitsError)

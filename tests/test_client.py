@@ -132,6 +132,12 @@ def test_a_download_that_ends_early_keeps_the_file(tmp_path: Path, path: str) ->
     assert target.read_bytes() == b"good"
 
 
+def test_a_response_that_is_not_json(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(b"<html>\xff")
+    with odd_web_server.running(tmp_path) as address, pytest.raises(Unavailable, match="is not JSON"):
+        Client(address).json("GET", "/files/page.html")
+
+
 def test_a_silent_server_does_not_keep_the_client_waiting(tmp_path: Path) -> None:
     with odd_web_server.running(tmp_path) as address, pytest.raises(Unavailable, match="timed out"):
         Client(address, timeout=0.1).json("GET", "/silent/")

@@ -164,7 +164,7 @@ def _inner(cell: str) -> str:
 def _unquoted(text: str) -> str:
     for read in (json.loads, ast.literal_eval):
         with contextlib.suppress(ValueError, SyntaxError):
-            return str(read(text)).strip()
+            return str(read(text)).encode("utf-8", "replace").decode().strip()
     return text[1:-1].strip()
 
 

@@ -43,9 +43,16 @@ def _need_plain(text: str) -> None:
     for event in yaml.parse(text, yaml.BaseLoader):
         if isinstance(event, yaml.AliasEvent):
             raise ValueError("aliases are not supported")
+        if isinstance(event, yaml.ScalarEvent) and not event.value.isprintable() and _has_half(event.value):
+            raise ValueError("it contains half of a character, such as \\ud83d")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _MAX_DEPTH:
             raise ValueError(f"more than {_MAX_DEPTH} nested values")
+
+
+def _has_half(text: str) -> bool:
+    """Return whether a text contains half of a surrogate pair, which no file can contain."""
+    return any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def values_of(config: dict[str, Any], name: str) -> list[str]:

@@ -73,3 +73,8 @@ def test_columns_of_flags_fractions_and_lists() -> None:
     assert lists.are_lists and not numbers.are_lists and numbers.are_numbers and numbers.values is None
     (late,) = survey([*[["1"]] * 300, ["x"]], [0]).values()
     assert late.are_flags and not late.are_only_flags
+
+
+def test_halves_of_characters_are_replaced() -> None:
+    (labels,) = items([r'["a\ud83d"]'])
+    assert labels == ["a?"]

@@ -141,7 +141,7 @@ def _decoded(text: memoryview) -> dict[str, Any]:
         )
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserFault(f"The request body is invalid: {error}.", _DOCUMENTED) from error
 
 
@@ -325,6 +325,11 @@ def _pixels(number: int, image: NDArray[Any], shape: Sequence[int]) -> NDArray[A
         raise UserFault(
             f"Image {number} has the shape {list(image.shape)}, but the model requires {list(shape)}.",
             "Resize the image, or send it as a file, which is resized as during training.",
+        )
+    if not np.isfinite(image).all():
+        raise UserFault(
+            f"Image {number} contains values that are not finite numbers, such as null or NaN.",
+            "Send finite numbers.",
         )
     return image
 

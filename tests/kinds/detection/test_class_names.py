@@ -61,6 +61,7 @@ def test_yaml(tmp_path: Path, text: str, names: list[str]) -> None:
         ("names: cat", "neither a list of names nor an object"),
         ("nc: 2", "a.yaml has no names of classes"),
         ("names: [a\x01]", "cannot be read"),
+        (r'names: ["a\ud83d"]', "half of a character"),
     ],
 )
 def test_invalid_yaml(tmp_path: Path, text: str, message: str) -> None:

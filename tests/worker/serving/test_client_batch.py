@@ -60,6 +60,23 @@ def test_each_request_is_answered_from_common_batches() -> None:
     assert answers[3]["status"] == 400 and "invalid" in answers[3]["message"]
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"instances": ["\xed\xa0\x80"]}',
+        rb'{"instances": ["\ud800"]}',
+        b'{"instances": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+        b'{"instances": [[[1' + b"0" * 400 + b"]]]}",
+        b'{"instances": [[[NaN]]]}',
+        b'{"instances": [[[null]]]}',
+        b"[]",
+    ],
+)
+def test_odd_json_is_invalid(body: bytes) -> None:
+    answers, _ = answer(body, pixels(7))
+    assert answers[0]["status"] == 400 and answers[1]["images"] == 1
+
+
 def test_pixels_of_another_range_are_refused_unless_the_client_insists() -> None:
     body = pixels(1, 0.5)  # type: ignore[arg-type]
     answers, _ = answer(body, body | {"check_range": False})
