@@ -226,7 +226,7 @@ def _are_instances(surveys: Sequence[MaskSurvey], numbered: Sequence[int]) -> bo
     differ = len(set(numbers)) >= _MIN_NUMBERS and max(numbers) >= _MIN_RATIO * min(numbers)
     are_counted = differ and highest - sum(numbers) <= _MAX_GAPS * highest
     single = sum(count == 1 for count in images_of.values())
-    are_single = len(order) >= len(used) and single >= _MIN_SINGLE * len(order)
+    are_single = sum(numbers) >= 2 * len(used) and single >= _MIN_SINGLE * len(order)
     return are_counted or (are_single and max(images_of.values()) <= max(2, _MAX_SHARED * len(used)))
 
 

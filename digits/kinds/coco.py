@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Generic, TypeVar
+from typing import IO, Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
@@ -55,24 +55,29 @@ class Category(_Identified):
 
 
 class Annotation(Struct, gc=False):
-    """An object of a category in an image. Without an ``id``, it gets its number in the file, from 1."""
+    """An object of a category in an image. Without an ``id``, it gets its number in the file, from 1.
+
+    ``bbox`` contains left, top, width and height. The ``segmentation`` is decoded only where it is used, since polygons
+    are most of a file.
+    """
 
     image_id: Id
     category_id: Id
     id: Id | None = None
     iscrowd: int = 0
+    bbox: list[float] | None = None
+    segmentation: Raw = Raw()
 
 
-AnyAnnotation = TypeVar("AnyAnnotation", bound=Annotation)
 _Item = TypeVar("_Item", bound=_Identified)
 
 
-class _File(Struct, Generic[AnyAnnotation]):
+class _File(Struct):
     """The parts of a file that DIGITS uses."""
 
     images: list[Image]
     categories: list[Category]
-    annotations: list[AnyAnnotation] = msgspec.field(default_factory=list)
+    annotations: list[Annotation] = msgspec.field(default_factory=list)
 
 
 class _LooseFile(Struct):
@@ -84,7 +89,7 @@ class _LooseFile(Struct):
 
 
 @dataclass
-class CocoFile(Generic[AnyAnnotation]):
+class CocoFile:
     """The contents of a file: the ``images`` by id, their ``paths`` below the image folder, and the names of the
     categories by id. Images outside the folder and unusable annotations are in ``unusable_images`` and
     ``unusable_annotations`` instead.
@@ -94,7 +99,7 @@ class CocoFile(Generic[AnyAnnotation]):
     images: dict[Id, Image]
     paths: dict[Id, str]
     categories: dict[Id, str]
-    annotations: list[AnyAnnotation]
+    annotations: list[Annotation]
     unusable_images: Faults
     unusable_annotations: Faults
 
@@ -109,23 +114,18 @@ class CocoFile(Generic[AnyAnnotation]):
         ids = sorted(self.categories, key=_rank)
         return list(dict.fromkeys(self.categories[item] for item in ids))
 
-    def skip_image(self, number: Id, reason: str) -> None:
-        """Count one of the ``images`` as unusable."""
-        self.unusable_images.usable -= 1
-        self.unusable_images.add_place(f"image {number}", reason)
-
-    def skip(self, item: AnyAnnotation, reason: str) -> None:
+    def skip(self, item: Annotation, reason: str) -> None:
         """Count one of the ``annotations`` as unusable."""
         self.unusable_annotations.usable -= 1
         self.unusable_annotations.add_place(f"annotation {item.id}", reason)
 
 
-def read(path: Path, root: Path, annotation: type[AnyAnnotation]) -> CocoFile[AnyAnnotation]:
+def read(path: Path, root: Path) -> CocoFile:
     """Read a file whose images are below ``root``, a real path.
 
     Raises UnusableSource for a file in a different format, and if ids of images or categories are not unique.
     """
-    content, rejected = _decode(path, annotation)
+    content, rejected = _decode(path)
     content.images = _need_unique(path, "image", content.images)
     content.categories = _need_unique(path, "category", content.categories)
     images = {item.id: item for item in content.images}
@@ -198,14 +198,14 @@ def looks_like(head: bytes) -> bool:
     return bool(_KEYS.search(head))
 
 
-def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:
+def _decode(path: Path) -> tuple[_File, _Rejected]:
     """Return the contents of a file, and why items of its lists cannot be used; raises UnusableSource."""
     try:
         data = read_bounded(path, MAX_BYTES)
         try:
-            return loose_json.load(data, _File[annotation]), {"images": {}, "annotations": {}}  # type: ignore[valid-type]
+            return loose_json.load(data, _File), {"images": {}, "annotations": {}}
         except UnexpectedJson:
-            return _decode_loosely(data, annotation)
+            return _decode_loosely(data)
     except UnexpectedJson as error:
         hint = suggest_export(data[:SNIFFED_BYTES])
         raise UnusableSource(f"{show(path.name)} is not a COCO file: {error}.", hint) from error
@@ -216,7 +216,7 @@ def _decode(path: Path, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnot
         raise UnusableSource(f"{show(path.name)} cannot be read: {reason}.") from error
 
 
-def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File[AnyAnnotation], _Rejected]:
+def _decode_loosely(data: bytes) -> tuple[_File, _Rejected]:
     """Decode a file with liberties, item by item; raises InvalidJson."""
     file = loose_json.load(data, _LooseFile)
     rejected: _Rejected = {"images": {}, "annotations": {}}
@@ -227,7 +227,7 @@ def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File
             plain: dict[str, Any] = {}
             try:
                 plain = _plain(loose_json.load(bytes(text)))
-                if kind is annotation:
+                if kind is Annotation:
                     plain.setdefault("id", number)
                 found.append(loose_json.load(msgspec.json.encode(plain), kind, strict=False))
             except UnexpectedJson as error:
@@ -240,7 +240,7 @@ def _decode_loosely(data: bytes, annotation: type[AnyAnnotation]) -> tuple[_File
     return _File(
         convert(file.images, Image, rejected["images"]),
         convert(file.categories, Category),
-        convert(file.annotations or [], annotation, rejected["annotations"]),
+        convert(file.annotations or [], Annotation, rejected["annotations"]),
     ), rejected
 
 

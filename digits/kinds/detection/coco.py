@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
-
 from digits.data import loose_json
 from digits.data.images import Size
 from digits.data.sources import count_of, first_lines
@@ -14,16 +12,8 @@ from digits.kinds.detection.format import Format, Source
 from digits.kinds.shapes import Form, Rectangle, RunLengths, Shape, Surroundings, from_coco
 
 
-class Annotation(coco.Annotation, gc=False):
-    """An object; ``bbox`` contains left, top, width and height. Without it, the ``segmentation`` is used."""
-
-    bbox: list[float] | None = None
-    # Decoded only where it is used, since polygons are most of a file.
-    segmentation: Raw = Raw()
-
-
 def _open(source: Source) -> Annotations:
-    content = coco.read(source.labels, source.images, Annotation)
+    content = coco.read(source.labels, source.images)
     # Several entries can describe the same image.
     images = {path: AnnotatedImage(path, []) for path in content.paths.values()}
     for number, path in content.paths.items():
@@ -64,7 +54,7 @@ def _open(source: Source) -> Annotations:
     )
 
 
-def _form(item: Annotation, needs_outline: bool, declared: Size | None) -> Form | None:
+def _form(item: coco.Annotation, needs_outline: bool, declared: Size | None) -> Form | None:
     """Return the box of an object, or its outline if it ``needs_outline``; None without any. Raises ValueError."""
     box = None
     if item.bbox:

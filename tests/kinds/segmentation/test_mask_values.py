@@ -447,3 +447,8 @@ def test_two_class_labels_make_numbered_objects_the_foreground(forms: Forms) -> 
 def test_classes_in_some_images_are_no_objects(forms: Forms) -> None:
     write(forms, lambda number: Image.fromarray(blocks([1, 2, 3, 4, 5 + number % 2][number % 3 :])))
     assert len(create(forms).manifest.target.names) == 7
+
+
+def test_a_class_of_its_own_in_each_image_is_no_object(forms: Forms) -> None:
+    write(forms, lambda number: Image.fromarray(blocks([1 + number] * 3)))
+    assert len(create(forms).manifest.target.names) == 1 + COUNT
