@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 
 from PIL import Image, ImageDraw
 
 from digits.core.augmentation_preview import Outline
+from digits.data.image_limits import open_limited
 
 
 def draw_over(
@@ -24,7 +24,7 @@ def draw_over(
     drawn = image.convert("RGB")
     width, height = drawn.size
     if mask is not None:
-        with Image.open(io.BytesIO(mask), formats=["PNG"]) as file:
+        with open_limited(mask, ["PNG"]) as file:
             layer = file.convert("RGBA").resize(drawn.size, Image.Resampling.NEAREST)
         drawn.paste(layer, mask=layer.getchannel("A").point(lambda alpha: alpha // 2))
     draw = ImageDraw.Draw(drawn)

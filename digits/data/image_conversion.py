@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
+from PIL import Image
 
 RESIZE_MODES = ("squash", "crop", "fill", "half_crop")
 
@@ -25,6 +25,15 @@ Pixels = NDArray[np.uint8]
 Size = tuple[int, int]
 
 ORIENTATION = 0x0112
+_TRANSPOSITIONS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _HOLDERS_OF_EXIF = {"exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp"}
 WIDE_GRAY = {"I", "I;16", "I;16B", "I;16L", "I;16N"}
 # Cameras, scanners and microscopes use fewer bits of 16-bit values.
@@ -227,7 +236,8 @@ def as_pixels(image: Image.Image) -> Pixels:
 
 def upright(image: Image.Image) -> Image.Image:
     """Rotate an image according to its EXIF orientation."""
-    return ImageOps.exif_transpose(image) if is_turned(image) else image
+    method = _TRANSPOSITIONS.get(image.getexif().get(ORIENTATION, 1)) if has_exif(image) else None
+    return image if method is None else image.transpose(method)
 
 
 def is_turned(image: Image.Image) -> bool:

@@ -53,6 +53,8 @@ from digits.data.image_conversion import resize_image as resize_image
 from digits.data.image_conversion import scaled_size as scaled_size
 from digits.data.image_endings import EXTENSIONS as EXTENSIONS
 from digits.data.image_endings import HEIF_REMEDY, READS_AVIF, READS_HEIF
+from digits.data.image_limits import check_exif, check_structure
+from digits.data.image_limits import open_limited as open_limited
 
 FORMATS = ("PNG", "JPEG", "BMP", "PPM", "GIF", "WEBP", "TIFF", *(["AVIF"] if READS_AVIF else []))
 GRAYSCALE = frozenset(("1", "L", "LA", "La", "I", "I;16", "I;16B", "I;16L", "I;16N"))
@@ -158,6 +160,7 @@ def open_picture(
     data = read_source(source)
     if not data:
         raise UnusableImage("the file is empty")
+    check_structure(data)
     if picture := _open_simple(data, channels, max_pixels, enough):
         return picture
     with _explained(data, max_pixels):
@@ -172,6 +175,7 @@ def open_unconverted(source: Source, *, max_pixels: int = MAX_PIXELS) -> Image.I
     with _explained(data, max_pixels), _open(data) as image:
         _check_size(image.size, max_pixels)
         image.load()
+        check_exif(image)
         return upright(image)
 
 
@@ -213,6 +217,7 @@ def upright_size_of(data: bytes) -> tuple[int, int]:
 def upright_size_and_turn_of(data: bytes) -> tuple[tuple[int, int], int]:
     with _explained(data, MAX_PIXELS), _open(data) as image:
         width, height = image.size
+        check_exif(image)
         turn = image.getexif().get(ORIENTATION, 1) if has_exif(image) else 1
         if turn not in range(1, 9):
             turn = 1
@@ -350,6 +355,7 @@ def _decode(
     with _open(data) as image:
         width, height = image.size
         file_mode, format_name = image.mode, _format_of(image)
+        check_exif(image)
         if format_name == "JPEG":
             is_ordinary, is_progressive = file_mode in ("L", "RGB"), "progressive" in image.info
             factor = _reduction_below(max_pixels, image.size, enough if is_ordinary else None, is_progressive)
@@ -365,6 +371,7 @@ def _decode(
             _check_size(image.size, max_pixels)
         own_mode = image.mode
         image.load()
+        check_exif(image)  # it may be at the end
         used_bits = _stretch_color(image, data, bits)
         turned = upright(image)
         changed = turned is not image or own_mode != mode or "transparency" in image.info
@@ -452,12 +459,13 @@ def _decode_jpeg(data: bytes, size: tuple[int, int], mode: str, factor: int) -> 
 def _open(data: bytes) -> Image.Image:
     # Pillow's own limit rejects large images without naming their size; the caller applies a lower limit before
     # anything is decoded.
+    check_structure(data)
     bands, are_colors = _bands_of(data)
     if not are_colors:
         raise UnusableImage(bands)
     limit, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
     try:
-        return Image.open(io.BytesIO(data), formats=[*FORMATS, *_heif(data)])
+        return open_limited(data, [*FORMATS, *_heif(data)])
     finally:
         Image.MAX_IMAGE_PIXELS = limit
 

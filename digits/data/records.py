@@ -119,14 +119,12 @@ class Record(msgspec.Struct, frozen=True):
 
     def as_thumbnail(self, side: int) -> bytes:
         """Return the image as a JPEG file whose sides are at most ``side`` pixels; raises DamagedRecords."""
-        from PIL import Image
-
         from digits.data import images  # see as_browser_image
 
         if self.format not in _MEDIA_TYPES:
             return images.thumbnail(images.as_image(self._as_shown()), side)
         try:
-            with Image.open(io.BytesIO(self.data), formats=["PNG", "JPEG"]) as picture:
+            with images.open_limited(self.data, ["PNG", "JPEG"]) as picture:
                 return images.thumbnail(picture, side)
         except (ValueError, OSError, SyntaxError) as error:
             raise DamagedRecords(f"record of {self.filename!r}: {error}") from error
@@ -168,9 +166,9 @@ class Record(msgspec.Struct, frozen=True):
                 return np.frombuffer(self.data, "<f4").reshape(shape)
             if self.format == "raw":
                 return np.frombuffer(self.data, np.uint8).reshape(shape)
-            from PIL import Image  # see as_browser_image
+            from digits.data.image_limits import open_limited  # see as_browser_image
 
-            with Image.open(io.BytesIO(self.data), formats=["PNG", "JPEG"]) as picture:
+            with open_limited(self.data, ["PNG", "JPEG"]) as picture:
                 return np.asarray(picture, np.uint8).reshape(shape)
         except (ValueError, OSError, SyntaxError) as error:
             raise DamagedRecords(f"record of {self.filename!r}: {error}") from error

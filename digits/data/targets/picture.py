@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, Self
@@ -28,9 +27,11 @@ class PictureTarget(Target, frozen=True, kw_only=True):
         return []
 
     def decode(self, values: Sequence[Any]) -> NDArray[np.uint8]:
-        from PIL import Image  # imported late: most readers of records do not need it
+        from digits.data.image_limits import (
+            open_limited,  # imported late: most readers of records do not need it
+        )
 
-        with Image.open(io.BytesIO(values[0]), formats=["PNG"]) as picture:
+        with open_limited(values[0], ["PNG"]) as picture:
             return np.asarray(picture, np.uint8).reshape(self.shape)
 
     def encode(self, value: Any, width: int, height: int) -> Features:

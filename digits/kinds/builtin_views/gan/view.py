@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 from wtforms import Form, SelectField, StringField
 from wtforms.validators import Optional
 
@@ -191,10 +190,7 @@ def _read_table(path: Path) -> tuple[list[str], NDArray[np.float32]]:
 
 def animation(frames: Sequence[str]) -> bytes:
     """Combine PNG data URIs into a looping GIF file."""
-    pictures = [
-        Image.open(io.BytesIO(images.from_data_uri(frame)), formats=["PNG"]).convert("RGB")
-        for frame in frames
-    ]
+    pictures = [images.open_limited(images.from_data_uri(frame), ["PNG"]).convert("RGB") for frame in frames]
     file = io.BytesIO()
     pictures[0].save(
         file,
