@@ -21,12 +21,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
+from msgspec import Struct
 
 from digits.core import schema
 
 T = TypeVar("T")
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
+_INDENTED_BYTES = 1 << 20
 _HIGH_DESCRIPTOR = 512
 _CHUNK = 16 * 1024
 # Arguments of renameat2.
@@ -48,13 +50,28 @@ class MissingFile(UnreadableFile):
     """There is no such file."""
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, read_as: type[Struct] | None = None) -> None:
     """Write ``value``, with any structs in it, as JSON to ``path``, atomically and durably.
 
-    Raises ValueError for NaN and infinities: they are not JSON.
+    `read_json` will read it as ``read_as``, by default the type of a struct. What it would refuse is not written:
+    raises ValueError for NaN and infinities, which are not JSON, and for values that the type does not allow, and
+    OSError for files that are too large.
     """
     body = msgspec.to_builtins(value)
-    write_bytes(path, json.dumps(body, indent=1, allow_nan=False).encode() + b"\n")
+    data = json.dumps(body, allow_nan=False).encode()
+    type_ = type(value) if read_as is None and isinstance(value, Struct) else read_as
+    if type_ is not None:
+        schema.decode(data, type_)
+    if len(data) <= _INDENTED_BYTES:  # long lists have no line for each value
+        data = json.dumps(body, indent=1).encode() + b"\n"
+    check_size(path, data)
+    write_bytes(path, data)
+
+
+def check_size(path: Path, data: bytes, limit: int = MAX_JSON_BYTES) -> None:
+    """Raise OSError if ``data`` is too large to be read from ``path`` again."""
+    if len(data) > limit:
+        raise OSError(errno.EFBIG, f"It would be larger than {limit:,} bytes", str(path))
 
 
 def write_bytes(path: Path, data: bytes, durable: bool = True) -> None:
@@ -216,9 +233,9 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES, *, below: Path | None = 
     return b"".join(parts)
 
 
-def read_json(path: Path, type_: type[T], *, below: Path | None = None) -> T:
-    """Load the JSON value in ``path`` as ``type_``; raises UnreadableFile if it is missing or invalid."""
-    data = read_bytes(path, below=below)
+def read_json(path: Path, type_: type[T], *, below: Path | None = None, limit: int = MAX_JSON_BYTES) -> T:
+    """Load the JSON value in ``path`` as ``type_``; raises UnreadableFile if it is missing, invalid or too large."""
+    data = read_bytes(path, limit, below=below)
     try:
         return schema.decode(data, type_)
     except schema.Malformed as error:

@@ -114,7 +114,7 @@ def save(job_folder: Path, health: Health, array: NDArray[Any], statistics: dict
     for split, rows in statistics.items():
         write_array(job_folder / health_statistics_file(split), rows)
     write_array(job_folder / HEALTH_RECORDS_FILE, array)
-    write_json(job_folder / HEALTH_FILE, {"schema": 1, **msgspec.to_builtins(health)})
+    write_json(job_folder / HEALTH_FILE, {"schema": 1, **msgspec.to_builtins(health)}, type(health))
 
 
 def load(job_folder: Path, manifest: Manifest) -> Health:

@@ -60,7 +60,7 @@ def describe(suspects: NDArray[Any], images: int, model_name: str) -> Finding:
 def save(job_folder: Path, check: LabelCheck, suspects: NDArray[Any]) -> None:
     """Write the result, the array ``suspects`` of `LABEL_ERROR_DTYPE` first."""
     write_array(job_folder / LABEL_ERRORS_FILE, suspects)
-    write_json(job_folder / LABEL_CHECK_FILE, {"schema": 1, **msgspec.to_builtins(check)})
+    write_json(job_folder / LABEL_CHECK_FILE, {"schema": 1, **msgspec.to_builtins(check)}, type(check))
 
 
 def load(job_folder: Path, manifest: Manifest) -> LabelCheck:

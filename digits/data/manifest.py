@@ -126,7 +126,7 @@ class Manifest(Struct, kw_only=True):
     def save(self, job_folder: Path) -> None:
         """Write the manifest, after making the names of the files it describes durable."""
         sync_folder(job_folder)
-        write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)})
+        write_json(job_folder / FILE_NAME, {"schema": 1, **msgspec.to_builtins(self)}, type(self))
 
 
 def health_statistics_file(split: str) -> str:

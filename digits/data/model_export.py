@@ -159,7 +159,7 @@ def refusals(model_folder: Path) -> dict[str, Refusal]:
 def refuse(model_folder: Path, format_: ExportFormat, refusal: Refusal) -> None:
     """Record that the network of a model cannot be exported in a format."""
     record = _Refusals(version=digits.__version__, formats={**refusals(model_folder), format_: refusal})
-    write_json(model_folder / REFUSALS_FILE, msgspec.to_builtins(record))
+    write_json(model_folder / REFUSALS_FILE, msgspec.to_builtins(record), type(record))
 
 
 def find_all(model_folder: Path, snapshots: Iterator[str]) -> list[ModelExport]:

@@ -6,6 +6,7 @@ A version stores its own records, so it does not depend on its parent once it is
 from __future__ import annotations
 
 import csv
+import errno
 import functools
 import io
 import itertools
@@ -15,11 +16,12 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
+import msgspec
 import numpy as np
 from msgspec import Meta, Struct, field
 from numpy.typing import NDArray
 
-from digits.core.files import UnreadableFile, open_plain, read_json
+from digits.core.files import UnreadableFile, check_size, open_plain, read_json, write_bytes
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Count, JsonObject, Percent
 from digits.core.splits import SPLITS, Split
@@ -44,6 +46,8 @@ from digits.kinds import kind_named
 
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
+# A file of as many edits of every type.
+MAX_EDITS_BYTES = 256 << 20
 
 # A record of the parent: its split and its number.
 RecordId = tuple[Split, Count]
@@ -77,12 +81,28 @@ class Edits(Struct, kw_only=True):
 
     def describe(self) -> str:
         """Return the changes in words, such as ``3 images excluded, 1 image relabeled``."""
-        counts = {
-            "excluded": len(self.exclude),
-            "relabeled": len({(split, number) for split, number, *_ in self.new_targets}),
-            "moved": len(self.move),
-        }
+        relabeled = len({(split, number) for split, number, *_ in self.new_targets})
+        return self.in_words(len(self.exclude), relabeled, len(self.move))
+
+    @staticmethod
+    def in_words(excluded: int, relabeled: int, moved: int) -> str:
+        """Return the numbers of changed images in words; empty without changes."""
+        counts = {"excluded": excluded, "relabeled": relabeled, "moved": moved}
         return ", ".join(f"{count_of(count, 'image')} {what}" for what, count in counts.items() if count)
+
+
+def save_edits(path: Path, edits: Edits) -> None:
+    """Write ``edits`` durably; raises OSError, also if `load_edits` would refuse them."""
+    if max(map(len, msgspec.structs.astuple(edits))) > MAX_EDITS:
+        raise OSError(errno.EFBIG, f"There are more than {MAX_EDITS:,} changes of one type", str(path))
+    data = msgspec.json.encode(edits)
+    check_size(path, data, MAX_EDITS_BYTES)
+    write_bytes(path, data)
+
+
+def load_edits(path: Path, below: Path | None = None) -> Edits:
+    """Read the edits in a file; raises UnreadableFile."""
+    return read_json(path, Edits, below=below, limit=MAX_EDITS_BYTES)
 
 
 class CreateVersion(CreateDataset, kw_only=True):
@@ -214,7 +234,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     progress.reading(f"Reading {recipe.parent_name or folder.name}")
     try:
         manifest = manifests.load(folder)
-        edits = read_json(Path(recipe.edits), Edits) if recipe.edits else Edits()
+        edits = load_edits(Path(recipe.edits)) if recipe.edits else Edits()
         changes: list[Change] = []
         records = list(_edited(folder, manifest, edits, changes))
         target = manifest.target.sized(recipe.width, recipe.height)

@@ -8,8 +8,10 @@ const button = form.querySelector('[type="submit"]');
 const status = document.getElementById('create-status');
 const result = document.getElementById('version-result');
 const { value } = document.getElementById('edits');
-const edits = value ? JSON.parse(value) : {};
-const words = describeEdits(edits);
+// Changes that are too many for the form are described by the server.
+const described = JSON.parse(form.dataset.described);
+const edits = value && !described.words ? JSON.parse(value) : {};
+const words = described.words ?? describeEdits(edits);
 const counts = JSON.parse(form.dataset.counts);
 const inherited = JSON.parse(form.dataset.inherited);
 const TITLES = { train: 'training', val: 'validation', test: 'test' };
@@ -25,7 +27,7 @@ const describe = (numbers) =>
 
 function draw() {
   const settings = { keep: numberOf('keep') ?? 100, val: numberOf('pct_val'), test: numberOf('pct_test') };
-  const after = countsAfter(counts, edits, settings);
+  const after = countsAfter(described.counts ?? counts, edits, settings);
   const isEstimated = settings.keep < 100 || settings.val !== null || settings.test !== null;
   const [before, left] = [describe(counts), `${isEstimated ? 'about ' : ''}${describe(after) || 'none'}`];
   result.textContent = `Images: ${before}${left === before ? '' : ` → ${left}`}.`;

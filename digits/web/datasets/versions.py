@@ -13,7 +13,7 @@ from wtforms import IntegerField, StringField
 from wtforms.validators import NumberRange, Optional, ValidationError
 
 from digits.core.errors import BadRequest
-from digits.core.files import UnreadableFile, read_json, write_json
+from digits.core.files import UnreadableFile
 from digits.core.schema import JsonObject, Limits
 from digits.core.splits import SPLITS
 from digits.core.status import Status
@@ -35,9 +35,17 @@ from digits.kinds.form_fields import (
     select,
 )
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pending_edits import as_edits, remove_created
+from digits.kinds.pending_edits import Pending, as_edits, remove_created
 from digits.kinds.request_fields import parse_integer
-from digits.kinds.versions import EDITS_FILE, CreateVersion, Edits, RecordId, check_edits
+from digits.kinds.versions import (
+    EDITS_FILE,
+    CreateVersion,
+    Edits,
+    RecordId,
+    check_edits,
+    load_edits,
+    save_edits,
+)
 from digits.kinds.views import views_of
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
@@ -51,19 +59,41 @@ from digits.web.services import services
 blueprint = Blueprint("versions", __name__)
 
 
+# Before a colon, where the changes of `EditsField` are if they are more than fit into a form.
+PENDING, VERSION = "pending", "version"
+MAX_TEXT_BYTES = 1_000_000
+MAX_DECODED = 20_000
+
+
 class EditsField(StringField):  # type: ignore[misc]
-    """The changes of records as JSON; ``edits`` are the decoded ones."""
+    """The changes of records: as JSON, or those with which a `VERSION` was created, by its id, or the `PENDING` ones.
+
+    ``edits`` are the decoded ones, and ``words`` describes them.
+    """
 
     edits: Edits = Edits()
+    words = ""
 
     def pre_validate(self, form: Any) -> None:
         try:
-            self.edits = load(self.data or "{}", Edits)
-            check_edits(self.edits, form.meta.manifest)
+            self.edits = self._read(form.meta.parent)
+            in_thread(check_edits, self.edits, form.meta.manifest)
+            self.words = in_thread(self.edits.describe)
         except InvalidJson as error:
             raise ValidationError(f"The changes are not valid: {error}.") from error
         except UnusableSource as error:
             raise ValidationError(error.sentences) from error
+
+    def _read(self, parent: DatasetJob) -> Edits:
+        source, _, name = (self.data or "{}").partition(":")
+        if source == PENDING:
+            changes = pending(parent)
+            if changes.token != name:
+                raise ValidationError("The changes were edited in the meantime. Open this page again.")
+            return in_thread(as_edits, changes.changes)
+        if source == VERSION:
+            return _edits_of(services().store.get(name, DatasetJob))
+        return in_thread(load, self.data or "{}", Edits)
 
 
 _SHARE = [
@@ -101,7 +131,7 @@ class VersionForm(JobForm):
     def _is_changed(self) -> bool:
         inherited = _image_settings(self.meta.manifest).values()
         return bool(
-            self.edits.edits.describe()
+            self.edits.words
             or self.keep.data < 100
             or self.pct_val.data is not None
             or self.pct_test.data is not None
@@ -122,7 +152,7 @@ class VersionForm(JobForm):
             parent_id=parent.id,
             parent_name=parent.name,
             original=JsonObject(parent.kind_recipe.as_json()),
-            changes=self.edits.edits.describe(),
+            changes=self.edits.words,
             keep=self.keep.data,
             pct_val=self.pct_val.data,
             pct_test=self.pct_test.data,
@@ -140,23 +170,23 @@ def new(job_id: str) -> str:
         values |= _settings_of(services().store.get(clone, DatasetJob))
     elif findings := request.args.getlist("clean"):
         values["edits"] = _cleaning(parent, manifest, findings)
-    elif changes := pending(parent):
-        values["edits"] = msgspec.json.encode(as_edits(changes)).decode()
-    return _page(parent, manifest, _form(manifest, None, **values))
+    elif (changes := pending(parent)).changes:
+        values["edits"] = in_thread(_text_of, changes)
+    return _page(parent, manifest, _form(parent, manifest, None, **values))
 
 
 @twin(blueprint, "/datasets/<job_id>/versions", BriefJob)
 def create(job_id: str) -> AnyResponse:
     """Create a version of a dataset."""
     parent, manifest = _parent(job_id)
-    form = _form(manifest, request.form, seed=secrets.randbelow(2**31))
+    form = _form(parent, manifest, request.form, seed=secrets.randbelow(2**31))
     if not form.validate():
         return respond_invalid(errors_of(form), lambda: _page(parent, manifest, form))
     recipe = form.recipe(parent, manifest)
     with services().store.creation() as new_folder:
         folder = new_folder()
         if recipe.changes:
-            write_json(folder / EDITS_FILE, msgspec.to_builtins(form.edits.edits))
+            in_thread(save_edits, folder / EDITS_FILE, form.edits.edits)
             recipe.edits = str(folder / EDITS_FILE)
         compute = services().runner.executors.available(parent.compute)
         job = submit_dataset(folder, recipe, form, compute)
@@ -172,10 +202,10 @@ def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:
     return job, job.manifest() or manifests.load(job.folder)  # raises the reason
 
 
-def _form(manifest: Manifest, given: Any, **values: Any) -> VersionForm:
+def _form(parent: DatasetJob, manifest: Manifest, given: Any, **values: Any) -> VersionForm:
     """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
     inherited = dict(_image_settings(manifest).values())
-    form = VersionForm(given, data={**inherited, **values}, meta={"manifest": manifest})
+    form = VersionForm(given, data={**inherited, **values}, meta={"parent": parent, "manifest": manifest})
     if not views_of(kind_named(manifest.kind)).shows_images or manifest.dtype != "uint8":
         for name in inherited:
             del form[name]
@@ -197,16 +227,11 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
     recipe = job.recipe
     if not isinstance(recipe, CreateVersion):
         raise BadRequest(f"“{job.name}” is not a version of another dataset.")
-    edits = Edits()
-    if recipe.edits:
-        try:
-            edits = read_json(job.folder / EDITS_FILE, Edits, below=job.folder)
-        except UnreadableFile as error:
-            raise BadRequest(f"The changes of “{job.name}” cannot be read: {error}.") from error
+    text = in_thread(msgspec.json.encode, _edits_of(job)).decode()
     return {
         "dataset_name": job.name,
         "group_name": job.group,
-        "edits": msgspec.json.encode(edits).decode(),
+        "edits": text if len(text) <= MAX_TEXT_BYTES else f"{VERSION}:{job.id}",
         "keep": recipe.keep,
         "pct_val": None if recipe.pct_val is None else int(recipe.pct_val),
         "pct_test": None if recipe.pct_test is None else int(recipe.pct_test),
@@ -216,6 +241,37 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
         "encoding": recipe.encoding,
         "seed": recipe.seed,
     }
+
+
+def _edits_of(job: DatasetJob) -> Edits:
+    """Return the changes with which the version ``job`` was created; raises BadRequest if they cannot be read."""
+    if not getattr(job.recipe, "edits", None):
+        return Edits()
+    try:
+        return in_thread(load_edits, job.folder / EDITS_FILE, job.folder)
+    except UnreadableFile as error:
+        raise BadRequest(f"The changes of “{job.name}” cannot be read: {error}.") from error
+
+
+def _text_of(changes: Pending) -> str:
+    """Return the value of an `EditsField` for the pending changes."""
+    if len(changes.changes) <= MAX_DECODED:
+        text = msgspec.json.encode(as_edits(changes.changes)).decode()
+        if len(text) <= MAX_TEXT_BYTES:
+            return text
+    return f"{PENDING}:{changes.token}"
+
+
+def _described(form: VersionForm, parent: DatasetJob, manifest: Manifest) -> dict[str, Any]:
+    """Return the changes of a form in ``words`` and the ``counts`` of records after them, if it lacks the changes."""
+    counts = {name: split.count for name, split in manifest.splits.items()}
+    source, _, name = (form.edits.data or "").partition(":")
+    if source == PENDING:
+        changes = pending(parent)
+        return {"words": changes.words, "counts": in_thread(changes.splits, counts)}
+    if source == VERSION:
+        return {"words": services().store.get(name, DatasetJob).recipe.changes, "counts": counts}
+    return {}
 
 
 def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
@@ -255,5 +311,6 @@ def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
         form=form,
         inherited={name: value for name, value in _image_settings(manifest).values() if name in form},
         counts={name: split.count for name, split in manifest.splits.items()},
+        described=_described(form, parent, manifest),
         has_classes="relabel" in manifest.target.edited_by,
     )

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 import humanize
-import msgspec
 from flask import Blueprint, Response, jsonify, request, url_for
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
@@ -28,6 +27,7 @@ from digits.data.record_search import (
 from digits.data.targets.target import Target
 from digits.kinds import Kind
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.pending_edits import Pending
 from digits.kinds.request_fields import nearest
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
@@ -138,9 +138,14 @@ def show(kind: Kind) -> str:
         annotation_download=download_formats.for_annotation_tools(job),
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
-        edits=msgspec.to_builtins(pending(job)),
+        edits=in_thread(_escaped, pending(job)),
         edited_target={"names": manifest.target.names, "form": _edited_form(manifest.target)},
     )
+
+
+def _escaped(changes: Pending) -> Markup:
+    """Return the JSON of the pending changes as the value of an attribute."""
+    return Markup().join(escape(piece.decode()) for piece in changes.pieces())
 
 
 def _edited_form(target: Target) -> str:

@@ -6,11 +6,11 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.kinds import pending_edits
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pending_edits import Change
+from digits.kinds.pending_edits import Pending
 from digits.web.offload import in_thread
 
 
-def pending(job: DatasetJob) -> dict[str, Change]:
+def pending(job: DatasetJob) -> Pending:
     """Return the pending changes of a dataset's records; raises BadRequest if they cannot be read."""
     try:
         return in_thread(pending_edits.load, job.folder)
@@ -21,7 +21,7 @@ def pending(job: DatasetJob) -> dict[str, Change]:
 def pending_words(job: DatasetJob) -> str:
     """Return the pending changes in words, or why they cannot be read; empty without changes."""
     try:
-        changes = pending_edits.as_edits(pending(job)).describe()
+        changes = pending(job).words
     except BadRequest as error:
         return str(error)
     return f"{changes}, not yet in a version." if changes else ""
@@ -31,5 +31,6 @@ def unreadable(job: DatasetJob, error: UnreadableFile) -> BadRequest:
     """Return the error of a request for a dataset whose pending changes cannot be read."""
     return BadRequest(
         f"The pending changes of “{job.name}” cannot be read: {error}.",
-        f"Delete {pending_edits.PENDING_FILE} in its folder to discard them.",
+        f"Repair or remove this line of {pending_edits.PENDING_FILE} in its folder: the other lines are the other "
+        "changes.",
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed
-from digits.core.files import UnreadableFile
+from digits.core.files import MAX_JSON_BYTES, UnreadableFile
 from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
 from digits.data.targets.target import DatasetFit
@@ -267,6 +267,8 @@ class Writer:
     ) -> None:
         """Publish the result in the place of an earlier one."""
         target = evaluations.folder_of(Path(self._recipe.model), result.name)
+        if len(msgspec.json.encode(worst)) > MAX_JSON_BYTES:  # which no reader would accept
+            worst = {}
         documents = {evaluations.WORST_FILE: worst} if worst else {}
         documents[evaluations.FILE_NAME] = {"schema": 1, **msgspec.to_builtins(result)}
         background.publish(self._task_folder, target, arrays, documents)

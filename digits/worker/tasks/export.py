@@ -226,7 +226,9 @@ class _Export:
         )
         sources = model_card.Sources(self._model, self._dataset, snapshot)
         (self._folder / exports.CARD_FILE).write_text(model_card.model_card(model, sources, result))
-        write_json(self._folder / exports.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)})
+        write_json(
+            self._folder / exports.FILE_NAME, {"schema": 1, **msgspec.to_builtins(result)}, type(result)
+        )
         return {**about, **msgspec.to_builtins(result)}
 
 

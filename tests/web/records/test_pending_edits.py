@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from typing import Any
 
 import pytest
@@ -52,6 +54,43 @@ def test_changes_wait_on_the_server_until_a_version_is_created(site: Site, datas
     assert "not yet in a version" not in site.get(f"/datasets/{dataset}").text
 
 
+def test_changes_that_do_not_fit_into_a_form_become_a_version(
+    site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.web.datasets.versions.MAX_DECODED", 1)
+    monkeypatch.setattr("digits.web.datasets.versions.MAX_TEXT_BYTES", 10)
+
+    def edits_in(page: str) -> str:
+        found = re.search(r'name="edits"[^>]*value="([^"]*)"', page)
+        assert found
+        return html.unescape(found[1])
+
+    changes = {"train/0": {"exclude": True}, "train/1": {"label": 2, "split": "val"}}
+    post(site, dataset, changes)
+    url = f"/datasets/{dataset}/versions"
+    page = site.get(f"{url}/new").text
+    edits = edits_in(page)
+    assert edits.startswith("pending:")
+    assert "1 image excluded, 1 image relabeled, 1 image moved" in page
+    post(site, dataset, {"train/2": {"exclude": True}})
+    refused = site.post(f"{url}.json", dataset_name="better", edits=edits)
+    assert "edited in the meantime" in refused.get_data(as_text=True)
+    edits = edits_in(site.get(f"{url}/new").text)
+    version = site.post(f"{url}.json", dataset_name="better", edits=edits).get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    assert site.json(f"/datasets/{dataset}/pending-edits.json")["changes"] == {}
+
+    # A clone of the version has the same changes.
+    page = site.get(f"{url}/new?clone={version}").text
+    assert edits_in(page) == f"version:{version}" and "2 images excluded" in page
+    clone = site.post(f"{url}.json", dataset_name="again", edits=edits_in(page)).get_json()["id"]
+    assert site.wait_for_end(clone) == "Done"
+    first, second = (site.json(f"/datasets/{job}.json") for job in (version, clone))
+    assert first["splits"] == second["splits"] if "splits" in first else True
+    missing = site.post(f"{url}.json", dataset_name="again", edits="version:nothing")
+    assert missing.status_code in (400, 404)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -69,8 +108,8 @@ def test_impossible_changes_are_refused(site: Site, dataset: str, changes: Any, 
 
 def test_damaged_changes_are_reported(site: Site, dataset: str) -> None:
     file = site.services.store.folder / dataset / PENDING_FILE
-    file.write_text("{")
-    assert "cannot be read: pending-edits.json" in site.get(f"/datasets/{dataset}").text
+    file.write_text("{\n")
+    assert f"the line at byte 0 of {PENDING_FILE} is damaged" in site.get(f"/datasets/{dataset}").text
     refused = site.get(f"/datasets/{dataset}/pending-edits.json")
     assert refused.status_code == 400 and PENDING_FILE in refused.get_json()["error"]["hint"]
     file.unlink()
