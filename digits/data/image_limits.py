@@ -11,7 +11,6 @@ import io
 import re
 import struct
 import time
-from collections.abc import Sequence
 
 from PIL import Image
 
@@ -77,7 +76,7 @@ class LimitedFile(io.BytesIO):
         return super().read(size)
 
 
-def open_limited(data: bytes, formats: Sequence[str]) -> Image.Image:
+def open_limited(data: bytes, formats: list[str]) -> Image.Image:
     """Open an image file in one of the ``formats`` with Pillow, whose work is limited.
 
     Raises UnusableImage, as reading the image later does, and whatever Pillow raises.

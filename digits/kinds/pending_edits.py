@@ -108,7 +108,7 @@ class Pending:
 
     def splits(self, counts: dict[str, int]) -> dict[str, int]:
         """Return the numbers of records in the splits of a version, from those of the dataset."""
-        after = {**dict.fromkeys(SPLITS, 0), **counts}
+        after: dict[str, int] = {split: counts.get(split, 0) for split in SPLITS}
         for place, change in list(self.changes.items()):
             if change.exclude:
                 after[place.partition("/")[0]] -= 1

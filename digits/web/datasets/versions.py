@@ -93,7 +93,8 @@ class EditsField(StringField):  # type: ignore[misc]
             return in_thread(as_edits, changes.changes)
         if source == VERSION:
             return _edits_of(services().store.get(name, DatasetJob))
-        return in_thread(load, self.data or "{}", Edits)
+        edits: Edits = in_thread(load, self.data or "{}", Edits)
+        return edits
 
 
 _SHARE = [
@@ -270,7 +271,10 @@ def _described(form: VersionForm, parent: DatasetJob, manifest: Manifest) -> dic
         changes = pending(parent)
         return {"words": changes.words, "counts": in_thread(changes.splits, counts)}
     if source == VERSION:
-        return {"words": services().store.get(name, DatasetJob).recipe.changes, "counts": counts}
+        return {
+            "words": getattr(services().store.get(name, DatasetJob).recipe, "changes", ""),
+            "counts": counts,
+        }
     return {}
 
 
