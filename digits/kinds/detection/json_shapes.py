@@ -12,7 +12,7 @@ from digits.data.numbers import parse_number
 from digits.data.sources import UnusableSource
 from digits.kinds.detection.annotations import AnnotatedImage
 from digits.kinds.detection.label_files import InvalidAnnotation
-from digits.kinds.shapes import Rectangle, Rings
+from digits.kinds.shapes import Rectangle, Rings, Surroundings
 
 # A multiple of four, so that the box around a circle is exact.
 _CORNERS_OF_ELLIPSES = 64
@@ -68,6 +68,12 @@ def polygon(points: list[tuple[float, float]], where: str) -> Rings:
     return Rings.of(points)
 
 
+def surroundings(points: list[tuple[float, float]], where: str) -> Surroundings:
+    """Return the pixels around points that are no outline; raises InvalidAnnotation if there are none."""
+    box = rectangle(points, where)
+    return Surroundings(box.left - 0.5, box.top - 0.5, box.right + 0.5, box.bottom + 0.5)
+
+
 def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0) -> list[tuple[float, float]]:
     """Return the outline of an ellipse with half the ``width`` and ``height``, rotated by ``angle`` in radians."""
     points = []
@@ -87,18 +93,22 @@ def report_unused(
     images: Iterator[AnnotatedImage],
     unused: Counter[str],
     remarks: list[str],
-    remedy: str = "Draw rectangles or polygons instead.",
+    keeps_surroundings: bool,
 ) -> Iterator[AnnotatedImage]:
-    """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``, with a ``remedy``.
+    """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``.
 
-    Raises UnusableSource if there are no others.
+    Their `Surroundings` are removed from the images unless it ``keeps_surroundings``. Raises UnusableSource if there
+    are no other shapes.
     """
     are_used = False
     for image in images:
-        are_used = are_used or bool(image.boxes)
+        used = [shape for shape in image.boxes if not isinstance(shape.form, Surroundings)]
+        are_used = are_used or bool(used)
+        image.boxes = image.boxes if keeps_surroundings else used
         yield image
     if unused:
         counts = ", ".join(f"{count} × {shape}" for shape, count in unused.most_common())
+        remedy = "Draw rectangles or polygons instead."
         if not are_used:
             raise UnusableSource(f"The annotations contain only shapes that are not used: {counts}.", remedy)
-        remarks.append(" ".join(filter(None, [f"Shapes that are not used: {counts}.", remedy])))
+        remarks.append(f"Shapes that are not used: {counts}. {remedy}")

@@ -193,7 +193,7 @@ def _looks_like(head: bytes) -> bool:
 
 def _open(source: Source) -> Annotations:
     reader = _Reader(source)
-    images = report_unused(reader.images(), reader.unused, reader.remarks)
+    images = report_unused(reader.images(), reader.unused, reader.remarks, source.needs_outlines)
     return Annotations(images, [], reader.remarks, faults=[reader.faults])
 
 

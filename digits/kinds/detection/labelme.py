@@ -18,6 +18,7 @@ from digits.kinds.detection.json_shapes import (
     polygon,
     rectangle,
     report_unused,
+    surroundings,
 )
 from digits.kinds.detection.label_files import InvalidAnnotation, LabelFolder
 from digits.kinds.shapes import Form, Rectangle, RunLengths, Shape, from_bitmap
@@ -54,7 +55,8 @@ def _shape(item: dict[str, Any], where: str, unused: Counter[str]) -> Shape | No
     kind = item.get("shape_type") or "polygon"
     if kind not in (*_POLYGONS, "rectangle", "circle", "mask"):
         unused[str(kind)] += 1
-        return None
+        points = item.get("points")
+        return Shape(name, surroundings(pairs(points, where), where), where) if points else None
     form = _form(kind, pairs(item.get("points"), where), item, where)
     return Shape(name, form, where, is_ignored=bool(item.get("difficult")) or name == _IGNORED)
 
@@ -96,7 +98,7 @@ def _open(source: Source) -> Annotations:
     unused: Counter[str] = Counter()
     folder = LabelFolder(source.labels, source.images, ".json")
     annotations = folder.annotations(lambda data: parse(data, unused))
-    annotations.images = report_unused(annotations.images, unused, annotations.remarks)
+    annotations.images = report_unused(annotations.images, unused, annotations.remarks, source.needs_outlines)
     return annotations
 
 

@@ -19,6 +19,7 @@ from digits.kinds.detection.json_shapes import (
     polygon,
     rectangle,
     report_unused,
+    surroundings,
 )
 from digits.kinds.detection.label_files import MAX_LABEL_BYTES, InvalidAnnotation, LabelFolder
 from digits.kinds.shapes import Rectangle, RunLengths, Shape, from_bitmap
@@ -50,10 +51,11 @@ def _shape(item: dict[str, Any], where: str, unused: Counter[str]) -> Shape | No
     if kind == "bitmap":
         return Shape(name, _bitmap(item.get("bitmap"), where), where)
     points = item.get("points")
-    if kind not in ("rectangle", "polygon") or not isinstance(points, dict):
+    points = points if isinstance(points, dict) else {}
+    exterior = pairs(points["exterior"], where) if points.get("exterior") else []
+    if kind not in ("rectangle", "polygon"):
         unused[str(kind)] += 1
-        return None
-    exterior = pairs(points.get("exterior"), where)
+        return Shape(name, surroundings(exterior, where), where) if exterior else None
     if kind == "rectangle":
         return Shape(name, rectangle(exterior, where), where)
     for hole in points.get("interior") or []:
@@ -108,7 +110,7 @@ def _open(source: Source) -> Annotations:
     annotations = folder.annotations(
         lambda data: parse(data, unused), dict.fromkeys(_classes(source.labels, source.images))
     )
-    annotations.images = report_unused(annotations.images, unused, annotations.remarks)
+    annotations.images = report_unused(annotations.images, unused, annotations.remarks, source.needs_outlines)
     return annotations
 
 

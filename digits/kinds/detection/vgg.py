@@ -23,6 +23,7 @@ from digits.kinds.detection.json_shapes import (
     polygon,
     rectangle,
     report_unused,
+    surroundings,
 )
 from digits.kinds.detection.label_files import InvalidAnnotation
 from digits.kinds.shapes import Form, Shape
@@ -108,11 +109,15 @@ def _form(region: dict[str, Any], where: str, unused: Counter[str]) -> Form | No
     if kind == "rect":
         x, y, width, height = numbers(shape, ("x", "y", "width", "height"), where)
         return rectangle([(x, y), (x + width, y + height)], where)
-    if kind == "polygon":
+    if kind in ("polygon", "polyline"):
         xs, ys = shape.get("all_points_x"), shape.get("all_points_y")
         if not isinstance(xs, list) or not isinstance(ys, list) or len(xs) != len(ys):
             raise InvalidAnnotation(f"{where}: “all_points_x” and “all_points_y” do not fit together")
-        return polygon([(number(x, where), number(y, where)) for x, y in zip(xs, ys, strict=True)], where)
+        points = [(number(x, where), number(y, where)) for x, y in zip(xs, ys, strict=True)]
+        if kind == "polygon":
+            return polygon(points, where)
+        unused[kind] += 1
+        return surroundings(points, where) if points else None
     if kind == "circle":
         x, y, radius = numbers(shape, ("cx", "cy", "r"), where)
         return polygon(ellipse(x, y, radius, radius), where)
@@ -121,7 +126,10 @@ def _form(region: dict[str, Any], where: str, unused: Counter[str]) -> Form | No
         angle = number(shape.get("theta") or 0, where)
         return polygon(ellipse(x, y, width, height, angle), where)
     unused[str(kind)] += 1
-    return None
+    if kind != "point":
+        return None
+    x, y = numbers(shape, ("cx", "cy"), where)
+    return surroundings([(x, y)], where)
 
 
 def _images(
@@ -165,7 +173,9 @@ def _open(source: Source) -> Annotations:
     if regions and not key:
         remarks.append(f"The regions have no attributes: their class is called “{_ONLY_CLASS}”.")
     images = _images(source, content, key, faults, unused)
-    return Annotations(report_unused(images, unused, remarks), [], remarks, faults=[faults])
+    return Annotations(
+        report_unused(images, unused, remarks, source.needs_outlines), [], remarks, faults=[faults]
+    )
 
 
 FORMAT = Format(

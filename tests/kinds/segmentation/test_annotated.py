@@ -206,6 +206,42 @@ def test_holes_are_background_and_ignored_objects_have_no_class(tmp_path: Path) 
     np.testing.assert_array_equal(np.array(masks(found, (WIDTH, HEIGHT))["a.png"]), expected)
 
 
+def write_line_of_labelme(root: Path) -> None:
+    write_labelme_polygons(root)
+    line = shape("wire", [[30, 3], [36, 9]], "linestrip")
+    save(root / "one.json", labelme([shape("cat", OUTER), line], "one.png"))
+
+
+def write_line_of_vgg(root: Path) -> None:
+    write_vgg(root)
+    content = json.loads((root / "via_project.json").read_text())
+    line = region({"type": "wire"}, "polyline", all_points_x=[30, 36], all_points_y=[3, 9])
+    content["_via_img_metadata"]["one"]["regions"].append(line)
+    save(root / "via_project.json", content)
+
+
+def write_line_of_supervisely(root: Path) -> None:
+    write_supervisely(root)
+    content = supervisely("cat", "polygon", OUTER)
+    content["objects"] += supervisely("wire", "line", [[30, 3], [36, 9]])["objects"]
+    save(root / "ds" / "ann" / "one.png.json", content)
+
+
+@pytest.mark.parametrize("write", [write_line_of_labelme, write_line_of_vgg, write_line_of_supervisely])
+def test_pixels_around_lines_have_no_class(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    write(tmp_path)
+    expected = filled(1, OUTER)
+    expected[3:10, 30:37] = IGNORED
+    np.testing.assert_array_equal(rows(tmp_path)["one"], expected)
+    problems = " ".join(Forms("image-segmentation", tmp_path).summary(feature_folder=tmp_path).problems)
+    assert (
+        "Shapes that are not used: 1 × " in problems
+        and "the pixels in the rectangles around them" in problems
+    )
+    found = Forms("image-object-detection", tmp_path).plan(train_image_folder=tmp_path, pct_val=0, **SIZE)
+    assert sorted(len(boxes) for boxes in found.splits["train"].targets) == [1, 1]
+
+
 def test_polygons_are_scaled_to_the_image(tmp_path: Path) -> None:
     write_labelme_polygons(tmp_path)
     for path in tmp_path.glob("*.png"):
