@@ -113,3 +113,13 @@ def test_damaged_changes_are_reported(site: Site, dataset: str) -> None:
     refused = site.get(f"/datasets/{dataset}/pending-edits.json")
     assert refused.status_code == 400 and PENDING_FILE in refused.get_json()["error"]["hint"]
     file.unlink()
+
+
+@pytest.mark.parametrize(
+    "text", ['{"train/0": {"odd": ' + "[" * 3000 + "]" * 3000 + "}}", r'{"train/0": "\ud800"}']
+)
+def test_odd_json_is_refused(site: Site, dataset: str, text: str) -> None:
+    refused = site.post(f"/datasets/{dataset}/pending-edits.json", changes=text)
+    assert refused.status_code == 400 and "not valid" in refused.get_json()["error"]["message"]
+    refused = site.post(f"/datasets/{dataset}/versions.json", dataset_name="a", edits=text)
+    assert refused.status_code == 400 and "edits" in refused.get_json()["errors"]
