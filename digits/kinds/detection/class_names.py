@@ -1,13 +1,16 @@
 """The names of the classes of YOLO sets: find the files beside and above the labels that contain them, and read them.
 
-These are ``names`` in a YAML file, the lines of ``classes.txt`` or of a file that ends in ``.names``, and darknet's
-``obj.data``, which refers to such a file. All are untrusted.
+These are ``names`` in a YAML file, the lines of ``classes.txt``, ``labels.txt`` or of a file that ends in ``.names``,
+darknet's ``obj.data``, which refers to such a file, Label Studio's ``notes.json``, and Roboflow's ``_classes.csv``. All
+are untrusted.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +19,10 @@ from typing import Any
 from digits.core.files import walk
 from digits.core.splits import SPLITS
 from digits.data.image_lists import visible_entries
+from digits.data.loose_json import InvalidJson, load
 from digits.data.sources import UnusableSource, listed, show
+from digits.data.tables import is_image
+from digits.kinds.detection.label_files import is_number
 from digits.kinds.yaml_files import (
     YAML_ENDINGS,
     is_text,
@@ -30,6 +36,13 @@ from digits.kinds.yaml_files import (
 MAX_CLASSES = 10_000
 MAX_LEVELS_ABOVE = 3
 _LISTS = (".names", ".labels")
+_LIST_NAMES = re.compile(
+    r"(obj[-_]?)?(class|classes|labels?|names)([-_]?(names|list|labels))?\.txt", re.IGNORECASE
+)
+_CATEGORIES = ("notes.json", "classes.json", "class_names.json", "label_map.json")
+_TABLES = ("_classes.csv", "classes.csv")
+# A line can begin with the number of the class.
+_NUMBERED_LINE = re.compile(r"(\d{1,5})\s*[\s:;,=.)-]\s*(\S.*)")
 _MAX_DIGITS = 5
 _MAX_INNER_FOLDERS = 50
 
@@ -47,7 +60,9 @@ class NamesFile:
 def find_names(
     labels: Path, images: Path, top: Path | None = None, may_read: Callable[[Path], bool] | None = None
 ) -> list[NamesFile]:
-    """Return the files in ``labels``, below or above whose names contradict each other: at most one if they agree.
+    """Return the files in ``labels`` and ``images``, below or above whose names contradict each other.
+
+    That is at most one if they agree.
 
     All are real paths. Files up to ``top`` count, by default the folder that contains both. With ``may_read``, so do
     those above it, at most `MAX_LEVELS_ABOVE`: the nearest ones if there are no others, and a YAML file that refers to
@@ -58,10 +73,12 @@ def find_names(
     allowed = may_read or (lambda path: Path(os.path.realpath(path)).is_relative_to(top))
     levels = MAX_LEVELS_ABOVE if may_read else 0
     faults: list[UnusableSource] = []
-    inner = (Path(folder) for folder, _ in walk(labels, skips_hidden=True) if folder != str(labels))
+    beside = list(itertools.takewhile(lambda folder: folder != own, (images, *images.parents)))
+    folders = dict.fromkeys([*_inner_folders(labels), *_inner_folders(images), *beside])
     names_files = [
         file
-        for folder in sorted(itertools.islice(inner, _MAX_INNER_FOLDERS))
+        for folder in folders
+        if folder != labels and folder not in labels.parents
         for file in _read_files(folder, allowed, faults)
     ]
     for folder in (labels, *labels.parents):
@@ -75,6 +92,12 @@ def find_names(
     if faults and not names_files:
         raise faults[0]
     return _contradicting(names_files)
+
+
+def _inner_folders(root: Path) -> list[Path]:
+    """Return the first folders in ``root``, at any depth."""
+    inner = (Path(folder) for folder, _ in walk(root, skips_hidden=True) if folder != str(root))
+    return sorted(itertools.islice(inner, _MAX_INNER_FOLDERS))
 
 
 def find_shared_names(
@@ -142,7 +165,7 @@ def _read_files(
     except OSError:
         return
     described = [path for path in files if path.suffix.lower() == ".data"]
-    listed_files = [path for path in files if _is_list(path)]
+    listed_files = [path for path in files if _is_list(path) or path.name.lower() in (*_CATEGORIES, *_TABLES)]
     for path in [*(path for path in files if path.suffix.lower() in YAML_ENDINGS), *described, *listed_files]:
         if not may_read(path):
             continue
@@ -158,7 +181,7 @@ def _read_files(
 
 
 def _is_list(path: Path) -> bool:
-    return path.name.lower() == "classes.txt" or path.suffix.lower() in _LISTS
+    return bool(_LIST_NAMES.fullmatch(path.name)) or path.suffix.lower() in _LISTS
 
 
 def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Names:
@@ -171,7 +194,55 @@ def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Nam
         return _names_of(path, names) if names else {}
     if path.suffix.lower() == ".data":
         return _names_at(path.parent, read_settings(path).get("names", ""), may_read)
-    return _numbered(line.strip() for line in read_text(path).splitlines())
+    if path.suffix.lower() == ".json":
+        return _in_categories(path)
+    lines = [line.strip() for line in read_text(path).splitlines()]
+    if path.suffix.lower() == ".csv":
+        return _in_table(lines[1:])
+    filled = list(filter(None, lines))
+    if any(map(is_image, filled)) or all(map(_is_annotation, filled)):
+        return {}
+    found = list(filter(None, map(_NUMBERED_LINE.fullmatch, filled)))
+    names = {int(match[1]): match[2] for match in found}
+    # Otherwise, the numbers are parts of names.
+    return (
+        names
+        if len(names) == len(filled) == max(names, default=0) - min(names, default=0) + 1
+        else _numbered(lines)
+    )
+
+
+def _is_annotation(line: str) -> bool:
+    words = line.split()
+    return len(words) > 1 and all(map(is_number, words))
+
+
+def _in_categories(path: Path) -> Names:
+    """Return the names in the ``categories`` of Label Studio, or in a list or an object of names."""
+    try:
+        content = load(read_text(path))
+    except InvalidJson:
+        return {}
+    content = content.get("categories", content) if isinstance(content, dict) else content
+    if isinstance(content, list) and all(isinstance(item, dict) for item in content):
+        content = {str(item.get("id")): item.get("name") for item in content}
+    if isinstance(content, list) and all(map(is_text, content)):
+        return _numbered(content)
+    if (
+        isinstance(content, dict)
+        and all(map(is_text, content.values()))
+        and all(map(_is_class_number, content))
+    ):
+        return {int(number): name.strip() for number, name in content.items() if name.strip()}
+    return {}
+
+
+def _in_table(lines: Sequence[str]) -> Names:
+    """Return the names in rows of a number and a name."""
+    rows = [[cell.strip() for cell in cells] for cells in csv.reader(lines) if cells]
+    if not all(len(cells) == len(rows[0]) == 2 and _is_class_number(cells[0]) for cells in rows):
+        return {}
+    return {int(number): name for number, name in rows if name}
 
 
 def _names_at(folder: Path, name: str, may_read: Callable[[Path], bool] | None) -> Names:

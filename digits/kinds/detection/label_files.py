@@ -21,7 +21,8 @@ from digits.kinds.shapes import Shape
 MAX_LABEL_BYTES = 16 << 20
 # Texts beside annotations, such as Roboflow's README.dataset.txt, and lists of images.
 _ABOUT_LABELS = re.compile(
-    r"(readme.*|notes?|licen[cs]e|obj|(class|label)(es|s|map|_names)?|train|trainval|val|valid|test)\.(txt|names)",
+    r"(readme.*|notes?|licen[cs]e|obj|((obj|class|classes|labels?)[-_]?)?names|(class|label)(es|s|map|(es|s)?[-_]list)?|"
+    r"train|trainval|val|valid|test)\.(txt|names)",
     re.IGNORECASE,
 )
 

@@ -117,6 +117,63 @@ def test_files(tmp_path: Path, files: dict[str, str]) -> None:
     assert read_source(recipe, Silent()).target.names == ["cat", "dog"]
 
 
+def labeled(root: Path, files: dict[str, str]) -> Path:
+    """Write images with labels, and further ``files``."""
+    write(root, two_classes("labels"))
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+CATEGORIES = '{"categories": [{"id": 1, "name": "dog"}, {"id": 0, "name": "cat"}], "info": {}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *(
+            (name, "cat\ndog\n")
+            for name in ("classes.txt", "labels.txt", "obj.names", "class_names.txt", "names.txt")
+        ),
+        *(("classes.txt", text) for text in ("0: cat\n1: dog\n", "0 cat\n1 dog", "1. dog\n0. cat")),
+        ("data.yaml", "names: [cat, dog]\n"),
+        ("notes.json", CATEGORIES),
+        ("classes.json", '["cat", "dog"]'),
+        ("label_map.json", '{"0": "cat", "1": "dog"}'),
+        ("_classes.csv", "Pixel Value, Class\n0, cat\n1, dog\n"),
+    ],
+)
+@pytest.mark.parametrize("place", ["", "images/", "labels/", "images/inner/"])
+def test_names_beside_in_and_above_the_folders(tmp_path: Path, place: str, name: str, text: str) -> None:
+    forms = forms_of(labeled(tmp_path / "set", {f"{place}{name}": text}))
+    made = forms.plan(train_image_folder=forms.data, pct_val=0, **SIZE)
+    assert made.target.names == ["cat", "dog"] and len(made.splits["train"]) == 4 and not made.unusable
+    assert forms.filled(train_image_folder=forms.data, **SIZE)[0].warnings() == [
+        f"The names of the classes are those in {name}."
+    ]
+
+
+@pytest.mark.parametrize(
+    "text", ["1.png\n2.png\n", "0 0.5 0.5 0.1 0.1\n", '{"images": 3}', "", "0 cat\n5 dog\n2 fox\n", "[["]
+)
+@pytest.mark.parametrize("name", ["labels.txt", "classes.json", "_classes.csv"])
+def test_other_contents_are_no_names(tmp_path: Path, name: str, text: str) -> None:
+    root = labeled(tmp_path / "set", {f"images/{name}": text})
+    found = find_names(root / "labels", root / "images")
+    assert (
+        not found or (name == "labels.txt" and "fox" in text) or (name == "labels.txt" and text[:1] in "{[")
+    )
+
+
+def test_names_that_differ_in_images_and_labels(tmp_path: Path) -> None:
+    files = {"images/classes.txt": "cat\ndog\n", "labels/classes.txt": "dog\ncat\n"}
+    forms = forms_of(labeled(tmp_path / "set", files))
+    (error,) = forms.errors(train_image_folder=forms.data)["class_names_file"]
+    assert error.startswith("The classes have different names in") and "cat, dog" in error
+
+
 def test_numbers_from_1(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {"labels/1.txt": "1 .5 .5 .5 .5", "labels/2.txt": "2 .5 .5 .5 .5"})
     (root / "data.yaml").write_text("names:\n  1: cat\n  2: dog\n")
