@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from flask import Blueprint, Response, jsonify
+from msgspec.structs import asdict
 
 from digits.core.splits import SPLITS
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions import CreateVersion
 from digits.kinds.views import views_of
 from digits.web.datasets.serializers import version_of
-from digits.web.jobs.serializers import failure_message, warnings_of
+from digits.web.jobs.serializers import failure_message, findings_of
 from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreateDbTask, Dataset, GenericDbTask, Shard
 from digits.web.resources.encoding import as_json
@@ -35,7 +36,8 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
         job.status.title,
         str(job.folder),
         error=failure_message(job),
-        warnings=warnings_of(job),
+        notes=job.recipe.notes,
+        **asdict(findings_of(job)),
     )
     if job.failure is not None:
         body.hint = job.failure.hint

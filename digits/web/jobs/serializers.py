@@ -21,7 +21,7 @@ from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
 from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
-from digits.web.resources.jobs import BriefJob, Device, JobPage, JobRow, JobStatus
+from digits.web.resources.jobs import BriefJob, Device, Findings, JobPage, JobRow, JobStatus
 from digits.web.services import services
 from digits.web.services.clusters import LOCAL_TITLE
 
@@ -161,15 +161,17 @@ def page(job: Job) -> JobPage:
         place=_place(job),
         directory=str(job.folder),
         folder_bytes=services().folder_sizes.of(job),
-        warnings=warnings_of(job),
-        remarks=[
-            remark for task in job.tasks for remark in services().scheduler.task_state(job, task).remarks
-        ],
+        **asdict(findings_of(job)),
     )
 
 
-def warnings_of(job: Job) -> list[str]:
-    return [warning for task in job.tasks for warning in services().scheduler.task_state(job, task).warnings]
+def findings_of(job: Job) -> Findings:
+    """Return the warnings and remarks of all tasks of a job, for its page and its JSON."""
+    states = [services().scheduler.task_state(job, task) for task in job.tasks]
+    return Findings(
+        [warning for state in states for warning in state.warnings],
+        [remark for state in states for remark in state.remarks],
+    )
 
 
 def device_rows() -> list[Device]:

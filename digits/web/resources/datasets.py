@@ -58,12 +58,15 @@ class Dataset(BriefJob):
 
     ``ParseFolderTasks`` is a task for the source of the training images, and one for each other source.
     ``feature_dims`` are height, width and channels of an image. ``skipped`` is the number of unusable images. ``hint``
-    says what to do about the ``error``.
+    says what to do about the ``error``. ``notes`` say how the source was understood when the dataset was created,
+    ``remarks`` what its task assumed, and ``warnings`` what may be wrong.
     """
 
     directory: str
     error: str | None
+    notes: list[str]
     warnings: list[str]
+    remarks: list[str]
     hint: str | UnsetType = UNSET
     ParseFolderTasks: list[JsonObject] = []
     CreateDbTasks: list[CreateDbTask] = []

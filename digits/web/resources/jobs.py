@@ -82,6 +82,13 @@ class JobTexts(Struct):
     group: str
 
 
+class Findings(Struct):
+    """What a job's tasks found: ``warnings``, and ``remarks`` about what was assumed with nothing wrong."""
+
+    warnings: list[str]
+    remarks: list[str]
+
+
 class JobPage(JobRow):
     """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured.
 

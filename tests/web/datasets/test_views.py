@@ -315,3 +315,29 @@ def test_forms_link_to_their_pages_of_the_documentation(site: Site) -> None:
         for name, topic in links:
             headings = re.findall(r"^#+ (.+)$", (docs / name).read_text(), re.MULTILINE)
             assert not topic or topic in [heading.lower().replace(" ", "-") for heading in headings]
+
+
+def test_what_the_page_says_about_the_source_is_in_the_json(site: Site) -> None:
+    folder = bars(site.data / "bars")
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*.png"))
+    rows = [f"{path},{path.parent},{number % 3 == 0}\n" for number, path in enumerate(files)]
+    (folder / "train.csv").write_text("path,label,is_valid\n" + "".join([*rows, rows[0]]))
+    size = {"resize_width": 16, "resize_height": 16}
+    table = site.dataset(method="csv", table_train=str(folder / "train.csv"), **size)
+    for path in files:
+        split = site.data / "split" / ("train_set" if int(path.stem) % 2 else "val_set") / path
+        split.parent.mkdir(parents=True, exist_ok=True)
+        split.write_bytes((folder / path).read_bytes())
+    folders = site.dataset(folder_train=str(site.data / "split"), **size)
+    for job in (table, folders):
+        site.wait_until_done(job)
+        body, page = site.json(f"/datasets/{job}.json"), html.unescape(site.get(f"/datasets/{job}").text)
+        sentences = [*body["notes"], *body["remarks"], *body["warnings"]]
+        assert sentences and [text for text in sentences if text not in re.sub("</?bdi>", "", page)] == []
+    body = site.json(f"/datasets/{table}.json")
+    assert body["remarks"] == [
+        "The column declares the splits: “is_valid” for validation, other rows for training.",
+        f"1 line repeats an image with its label: {files[0]}.",
+    ]
+    note = "The splits of the source are used: train_set for training, val_set for validation."
+    assert site.json(f"/datasets/{folders}.json")["notes"] == [note]
