@@ -69,6 +69,8 @@ _WORDS = (
 # Besides these, single letters are those of a series, such as the classes of an alphabet.
 _SIDES = frozenset("lrcm")
 _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_NUMBER = re.compile(r"^\s*\d+[\s\-_.]+")
+_SEPARATORS = re.compile(r"[\s\-_.]+")
 _LETTER = r"(?<![^\W\d_]){}(?![^\W\d_])"
 
 
@@ -86,8 +88,9 @@ def mirrored_pair(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _key(name: str) -> str:
-    """Return a name in lowercase, with the words of ``camelCase`` apart."""
-    return unicodedata.normalize("NFKC", _HUMP.sub(" ", name)).casefold()
+    """Return a name in lowercase without a number in front, and with a space between words, also of ``camelCase``."""
+    words = unicodedata.normalize("NFKC", _HUMP.sub(" ", name)).casefold()
+    return _SEPARATORS.sub(" ", _NUMBER.sub("", words)).strip()
 
 
 def _partners(key: str, known: Iterable[str]) -> Iterator[str]:

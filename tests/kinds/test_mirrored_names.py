@@ -41,6 +41,8 @@ from digits.kinds.mirrored_names import mirrored_pair
         ("vänster", "höger"),
         ("venstre", "højre"),
         ("sol el", "sağ el"),
+        ("01-left", "02-right"),
+        ("left-hand", "right_hand"),
         ("L", "R"),
         ("hand_L", "hand_R"),
         ("LHand", "RHand"),
