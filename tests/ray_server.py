@@ -54,11 +54,14 @@ class Job:
     process: subprocess.Popen[bytes] | None = None
     is_stopped: bool = False
     forced: dict[str, Any] | None = None
+    reports_end_at: float = 0.0
 
     @property
     def status(self) -> str:
         if self.forced:
             return str(self.forced["status"])
+        if self.process is not None and time.monotonic() < self.reports_end_at:
+            return "RUNNING"
         if self.process is None:
             return "PENDING"
         code = self.process.poll()
@@ -95,6 +98,7 @@ class RayServer:
     def __init__(self, token: str = "", port: int = 0) -> None:
         self.jobs: dict[str, Job] = {}
         self.places = 2
+        self.delay = 0.0  # of the report of an end, in seconds from the start
         self.requests: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.token = token
@@ -191,6 +195,7 @@ class RayServer:
                 job.process = subprocess.Popen(
                     job.body["entrypoint"], shell=True, start_new_session=True, env=variables
                 )
+                job.reports_end_at = time.monotonic() + self.delay
                 running += 1
 
     def _nodes(self) -> dict[str, Any]:

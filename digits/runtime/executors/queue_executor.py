@@ -61,10 +61,16 @@ class Unreachable(OSError):
 
 
 class QueuedJob(Protocol):
-    """A job of the scheduler. The ``comment`` identifies the run that it was submitted for."""
+    """A job of the scheduler. The ``comment`` identifies the run that it was submitted for.
+
+    Its ``attempt`` is that of the submission, if the scheduler needs another id for each.
+    """
 
     @property
     def comment(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
 
     @property
     def is_active(self) -> bool:
@@ -93,6 +99,11 @@ class Listing(Generic[J]):
     replaced: list[J] = field(default_factory=list)
     others: int = 0
 
+    def job_of(self, run: Run[J]) -> J | None:
+        """Return the job of the latest submission of ``run``."""
+        job = self.jobs.get(run.comment)
+        return job if job is not None and job.attempt == run.submission.attempt else None
+
 
 class Submission(Struct, kw_only=True):
     """What was submitted for a ``run``, as saved in `FILE` in the folder of its task.
@@ -100,6 +111,7 @@ class Submission(Struct, kw_only=True):
     `SCRIPT` is the file that runs on a node, `LOG` the one with what the scheduler and `node_job` print. The ``token``
     distinguishes this submission from earlier ones, whose jobs may still start. Without ``is_accepted``, it is unknown
     whether the scheduler has the job. ``element`` is the name of an array and an index, if the job is part of one.
+    ``attempt`` is the number of times that it was submitted, if each needs another id.
     """
 
     FILE: ClassVar[str]
@@ -110,6 +122,7 @@ class Submission(Struct, kw_only=True):
     token: str
     is_accepted: bool = False
     element: str = ""
+    attempt: int = 0
 
     @classmethod
     def load(cls, folder: Path, run: int | None = None) -> Self | None:
@@ -523,10 +536,11 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
             run.wait(reason)
         self._submit_at = time.monotonic() + max(seconds, self._list_seconds)
 
-    def _accept(self, runs: Sequence[Run[J]]) -> None:
+    def _accept(self, runs: Sequence[Run[J]], at: float | None = None) -> None:
+        """Note that the scheduler has accepted ``runs``, by default now."""
         for run in runs:
             run.submission.is_accepted, run.is_unsure = True, False
-            run.gone_since, run.accepted_at = None, time.monotonic()
+            run.gone_since, run.accepted_at = None, time.monotonic() if at is None else at
         in_thread(save, runs)
 
     def _stop_runs(self) -> None:
@@ -562,8 +576,9 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
             self._unreachable(str(error))
             return
         self._problem, self._others = "", listing.others
-        if found := [run for run in self._unsubmitted() if run.is_unsure and run.comment in listing.jobs]:
-            self._accept(found)
+        if found := [run for run in self._unsubmitted() if run.is_unsure and listing.job_of(run)]:
+            # Unlike after an answer, an attempt that has been seen may be that of this job.
+            self._accept(found, at=0.0)
         for run in list(self._runs.values()):
             if not isinstance(run.state, Exit):
                 self._apply(run, listing)
@@ -621,7 +636,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     def _apply(self, run: Run[J], listing: Listing[J]) -> None:
         """Update ``run`` from a listing."""
-        job = listing.jobs.get(run.comment)
+        job = listing.job_of(run)
         if job is None:
             self._miss(run, listing)
             return

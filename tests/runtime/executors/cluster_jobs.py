@@ -105,12 +105,16 @@ def kill_in_turn(server: ClusterServer, *programs: tuple[str, str]) -> None:
         server.wait(lambda: server.output(job).count("counts from") == count)  # noqa: B023
         steps = len(server.steps(job))
         server.wait(lambda: len(server.steps(job)) > steps)  # noqa: B023
-        for pid in processes_in(job.folder):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                words = psutil.Process(pid).cmdline()
-                if program in itertools.pairwise(words):
-                    os.kill(pid, signal.SIGKILL)
+        kill_programs(job, program)
     (job.folder / "toy" / "hurry").touch()
     assert server.wait_for_end(job) is Status.DONE
     assert server.steps(job) == list(range(1, 61))
     assert server.output(job).count("counts from") == len(programs) + 1
+
+
+def kill_programs(job: ToyJob, program: tuple[str, str]) -> None:
+    """Kill the processes of ``job`` whose command lines contain these two words in a row."""
+    for pid in processes_in(job.folder):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if program in itertools.pairwise(psutil.Process(pid).cmdline()):
+                os.kill(pid, signal.SIGKILL)

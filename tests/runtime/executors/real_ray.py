@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +25,9 @@ from tests.real_server import RealServer, create_dataset, rows, start_training, 
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.site import bars
 from tests.waiting import wait_until
+
+KILLS = int(os.environ.get("DIGITS_RAY_KILLS", "4"))
+KILLS_PER_TRAINING = 4
 
 
 @pytest.fixture
@@ -121,6 +127,47 @@ def test_a_training_equals_a_local_one(tmp_path: Path) -> None:
         assert tables[0] == tables[1] != []
     finally:
         server.stop()
+
+
+def test_no_kill_changes_a_row_of_a_training(tmp_path: Path) -> None:
+    """``DIGITS_RAY_KILLS`` is the number of kills, of the task, its supervisor or the program of the job."""
+    bars(tmp_path / "data" / "bars")
+    server = RealServer(tmp_path, "--ray", ADDRESS, environment={**os.environ, "DIGITS_RAY_TOKEN": TOKEN})
+    chance, kills = random.Random(int(os.environ.get("DIGITS_SEED", "1"))), Counter[str]()
+    training = {"train_epochs": 60, "snapshot_interval": 3, "random_seed": 1, "select_gpu": "cpu"}
+    try:
+        dataset = create_dataset(server)
+        undisturbed = start_training(server, dataset, **training)
+        server.wait_for_status(undisturbed, "Done")
+        while kills.total() < KILLS:
+            model = start_training(server, dataset, **training, compute_target="ray")
+            folder = tmp_path / "jobs" / model
+            until = min(KILLS, kills.total() + KILLS_PER_TRAINING)
+            while kills.total() < until and server.ask(f"/models/{model}/status")["status"] != "Done":
+                time.sleep(chance.uniform(0, 6))
+                victim = chance.choice(("digits.worker", "supervisor.py", ray_job.__name__))
+                kills[victim] += kill_one(folder, victim)
+            wait_until(lambda: server.ask(f"/models/{model}/status")["status"] in ("Done", "Error"), 300)  # noqa: B023
+            log = (folder / "train" / "ray.log").read_text()
+            assert server.ask(f"/models/{model}/status")["status"] == "Done", (
+                server.ask(f"/models/{model}.json"),
+                log,
+            )
+            assert rows(server, model) == rows(server, undisturbed) != []
+            assert weights(server, model) == weights(server, undisturbed) != {}
+        print(f"\n{dict(kills)}: all with the rows and weights of an undisturbed training")
+    finally:
+        server.stop()
+
+
+def kill_one(folder: Path, name: str) -> bool:
+    """Kill a process of the task whose command line contains ``name``; return whether there was one."""
+    for pid in processes_in(folder):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any(word == name or word.endswith(f"/{name}") for word in psutil.Process(pid).cmdline()[:6]):
+                psutil.Process(pid).kill()
+                return True
+    return False
 
 
 def test_a_training_on_two_nodes_that_is_killed_and_aborted_equals_an_undisturbed_one(tmp_path: Path) -> None:

@@ -21,7 +21,13 @@ from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.executor import RayExecutor
 from tests.ray_server import ACTOR_DIED, START_TIMEOUT, Job, RayServer
-from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
+from tests.runtime.executors.cluster_jobs import (
+    PROGRAM,
+    ClusterServer,
+    kill_in_turn,
+    kill_programs,
+    message,
+)
 from tests.runtime.toy_jobs import ToyJob
 from tests.waiting import wait_until
 
@@ -57,14 +63,10 @@ def test_a_job_runs_as_it_does_locally(server: ClusterServer, ray: RayServer) ->
     assert server.wait_for_end(job) is Status.DONE
     assert server.output(job) == "rank 0 of 1  ''\n"
     (body,) = ray.bodies
-    assert body["submission_id"] == f"{body['metadata']['digits']}".replace(":", "-").replace("/", "-")
-    assert body["submission_id"].endswith(f"-{job.id}-toy-1")
+    comment = body["metadata"]["digits"].replace(":", "-").replace("/", "-")
+    assert body["submission_id"] == f"{comment}-1" and comment.endswith(f"-{job.id}-toy-1")
     assert (body["entrypoint_num_cpus"], body["entrypoint_memory"]) == (2, 100 * 2**20)
     assert "runtime_env" not in body  # which every user of Ray's dashboard sees
-    # Asked before it was submitted, because Ray reports an id in use like any other error.
-    assert ray.requests.index(f"GET /api/jobs/{body['submission_id']}") < ray.requests.index(
-        "POST /api/jobs/"
-    )
 
 
 def test_a_job_waits_with_a_reason_and_is_aborted_although_ray_does_not_stop_it(
@@ -118,7 +120,9 @@ def test_a_job_that_ray_gives_up_after_waiting_is_submitted_again(
     ray.kill(job_id(ray, job), **START_TIMEOUT)
     ray.places = 1
     assert server.wait_for_end(job) is Status.DONE
-    assert [body["submission_id"] for body in ray.bodies] == [ray.bodies[0]["submission_id"]] * 2
+    first, second = (body["submission_id"] for body in ray.bodies)
+    assert (first[-2:], second) == ("-1", f"{first[:-2]}-2")
+    server.wait(lambda: not ray.jobs)
 
 
 def test_a_job_whose_node_is_lost_resumes_by_itself(
@@ -151,6 +155,68 @@ def test_a_job_whose_processes_are_killed_resumes_by_itself(
 ) -> None:
     monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
     kill_in_turn(server, ("-c", PROGRAM), ("-m", ray_job.__name__))
+
+
+def test_a_job_that_is_killed_resumes_while_ray_still_takes_it_for_running(
+    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    ray.delay = 6.0
+    job = server.run("counts")
+    server.wait(lambda: len(server.steps(job)) > 2)
+    kill_programs(job, ("-c", PROGRAM))
+    assert server.wait_for_end(job) is Status.DONE, message(job)
+    assert server.steps(job) == list(range(1, 61))
+    assert server.output(job).count("counts from") == 2
+
+
+def test_a_job_that_ray_fails_to_start_is_submitted_again(
+    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    ray.places = 0
+    job = server.run("finishes")
+    for count in (1, 2):
+        server.wait(lambda: len(ray.bodies) == count)  # noqa: B023
+        ray.kill(ray.bodies[-1]["submission_id"], **ACTOR_DIED)
+    ray.places = 1
+    assert server.wait_for_end(job) is Status.DONE, message(job)
+
+
+def test_a_job_that_ray_can_never_start_fails(
+    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    ray.places = 0
+    job = server.run("finishes")
+
+    def fail_all() -> bool:
+        for id in [id for id, started in ray.jobs.items() if started.status == "PENDING"]:
+            ray.kill(id, **ACTOR_DIED)
+        return not job.status.is_running
+
+    server.wait(fail_all)
+    assert "ended without a result: Job supervisor actor died" in message(job)
+
+
+def test_an_answer_that_is_lost_does_not_end_a_job_that_starts_again(
+    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then it is unknown whether Ray has the new job, while it still lists the old one."""
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    job = server.run("counts")
+    server.wait(lambda: len(server.steps(job)) > 2)
+    submit = ray._submit
+
+    def submit_and_fail(body: dict[str, Any]) -> tuple[int, Any]:
+        submit(body)
+        monkeypatch.setattr(ray, "_submit", submit)
+        return 500, "Traceback (most recent call last):\nTimeoutError: the agent did not answer\n"
+
+    monkeypatch.setattr(ray, "_submit", submit_and_fail)
+    kill_programs(job, ("-c", PROGRAM))
+    assert server.wait_for_end(job) is Status.DONE, message(job)
+    assert server.steps(job) == list(range(1, 61)) and len(ray.bodies) == 2
 
 
 def test_a_job_that_the_head_forgets_resumes_by_itself(tmp_path: Path, ray: RayServer) -> None:

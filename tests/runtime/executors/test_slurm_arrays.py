@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
-from digits.runtime.executors.node_job import EXIT_FILE
+from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE
 from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm.executor import MAX_FAILED_STARTS, SlurmExecutor
 from digits.runtime.executors.slurm.queue import SlurmJob, array_limit, parse
@@ -232,6 +233,33 @@ def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm)
         again.wait(lambda: again.are_in_queue(found))
         assert [job.waiting_for for job in found] == [job.waiting_for for job in jobs]
         assert slurm.sizes == [5]
+
+
+@pytest.mark.integration
+def test_a_run_whose_server_was_killed_during_its_submission_is_interrupted_by_its_time_limit(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The killed server could not save that Slurm had accepted it."""
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.1)
+    slurm.state = "RUNNING|None"
+    server = FakeServer(tmp_path / "jobs", slurm)
+    job = server.run("hangs")
+    server.wait(lambda: job.status is Status.RUN)
+    server.stop()
+    file = job.folder / "toy" / "slurm.json"
+    submission = json.loads(file.read_text())
+    file.write_text(json.dumps({**submission, "is_accepted": False}))
+    attempt = {"token": submission["token"], "phase": "running"}
+    (job.folder / "toy" / ATTEMPT_FILE).write_text(json.dumps(attempt))
+    with FakeServer(tmp_path / "jobs", slurm) as server:
+        found = server.store.get(job.id, ToyJob)
+        wait_for_listings(server, 2)
+        assert slurm.sizes == [1]
+        slurm.lines = {
+            name: line.replace("RUNNING|None", "TIMEOUT|TimeLimit") for name, line in slurm.lines.items()
+        }
+        server.wait(lambda: len(slurm.sizes) == 2 or not found.status.is_running)
+        assert found.status.is_running, message(found)
 
 
 @pytest.mark.integration

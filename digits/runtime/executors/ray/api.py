@@ -18,8 +18,9 @@ from digits.core.schema import JsonObject
 from digits.runtime.executors.cluster import Node, Overview
 from digits.runtime.executors.queue_executor import Listing, Unreachable
 
-# The key of a job's metadata whose value identifies the run that it was submitted for.
-COMMENT = "digits"
+# The keys of a job's metadata whose values identify the run that it was submitted for, and count its submissions: Ray
+# takes minutes to end a job, and until then, refuses its id.
+COMMENT, ATTEMPT = "digits", "attempt"
 _ACTIVE = {"PENDING", "RUNNING"}
 _MIB = 1024 * 1024
 _TIMEOUT_SECONDS = 20.0
@@ -58,6 +59,11 @@ class RayJob(Struct, frozen=True):
         return (self.metadata or {}).get(COMMENT, "")
 
     @property
+    def attempt(self) -> int:
+        number = (self.metadata or {}).get(ATTEMPT, "")
+        return int(number) if number.isdecimal() else 0
+
+    @property
     def is_active(self) -> bool:
         return self.status in _ACTIVE
 
@@ -92,8 +98,11 @@ class RayApi:
     def list_jobs(self, mark: str) -> Listing[RayJob]:
         """List the jobs whose comments begin with ``mark``."""
         listing: Listing[RayJob] = Listing(time.monotonic())
-        for job in self._decode(self._send("GET", "/api/jobs/"), list[RayJob]):
+        jobs = self._decode(self._send("GET", "/api/jobs/"), list[RayJob])
+        for job in sorted(jobs, key=lambda job: job.attempt):
             if job.comment.startswith(mark):
+                if older := listing.jobs.get(job.comment):
+                    listing.replaced.append(older)
                 listing.jobs[job.comment] = job
         return listing
 
@@ -107,17 +116,7 @@ class RayApi:
             raise
 
     def submit(self, body: JsonObject) -> None:
-        """Submit the job that ``body`` describes, unless Ray has it already; raises Refused.
-
-        A job with the same id that has ended is replaced.
-        """
-        id = str(body["submission_id"])
-        # Ray would answer that the id is in use with the same error as any other problem.
-        found = self.job(id)
-        if found is not None and found.is_active:
-            return
-        if found is not None:
-            self.delete(id)
+        """Submit the job that ``body`` describes, whose id is new; raises Refused."""
         try:
             self._send("POST", "/api/jobs/", body)
         except Refused as error:

@@ -29,9 +29,10 @@ from digits.runtime.executors.queue_executor import (
     Run,
     Submission,
     Unreachable,
+    save,
 )
 from digits.runtime.executors.ray import job as ray_job
-from digits.runtime.executors.ray.api import COMMENT, RayApi, RayJob, Refused
+from digits.runtime.executors.ray.api import ATTEMPT, COMMENT, RayApi, RayJob, Refused
 from digits.runtime.executors.ray.check import check
 from digits.runtime.threads import in_thread
 
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 # A job that has waited longer than RAY_JOB_START_TIMEOUT_SECONDS, by default 15 minutes.
 START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 MINUTE_SECONDS = 60.0
+# How often in a row a job is started again whose program has not begun.
+MAX_FAILED_STARTS = 3
 _MIB = 1024 * 1024
 
 
@@ -130,9 +133,14 @@ class RayExecutor(QueueExecutor[RayJob]):
 
     def _submit(self, runs: Sequence[Run[RayJob]]) -> None:
         (run,) = runs
-        assert isinstance(run.submission, RaySubmission)
+        submission = run.submission
+        assert isinstance(submission, RaySubmission)
+        submission.attempt += 1
+        in_thread(save, runs)  # first: Ray may accept it although no answer comes
+        id, attempt = f"{submission.body['submission_id']}-{submission.attempt}", str(submission.attempt)
+        metadata = {COMMENT: run.comment, ATTEMPT: attempt}
         try:
-            in_thread(self._api.submit, run.submission.body)
+            in_thread(self._api.submit, {**submission.body, "submission_id": id, "metadata": metadata})
         except Unreachable as error:
             self._postpone(f"Ray does not accept jobs: {error}")
         except Refused as error:
@@ -174,6 +182,9 @@ class RayExecutor(QueueExecutor[RayJob]):
         if job.status == "STOPPED":
             return self._canceled()
         if run.has_begun and job.error_type:  # its node was lost
+            return None
+        run.failed_starts += not run.has_begun
+        if not run.has_begun and run.failed_starts <= MAX_FAILED_STARTS:
             return None
         words = (job.message or job.status).strip().splitlines()
         return Exit(
@@ -230,6 +241,5 @@ def _body(folder: Path, token: str, comment: str, resources: Mapping[str, float]
     return {
         "entrypoint": f"exec /bin/sh {shlex.quote(str(folder / RaySubmission.SCRIPT))} {token}",
         "submission_id": re.sub(r"[:/]", "-", comment),
-        "metadata": {COMMENT: comment},
         **{names[name]: int(amount) if name == "memory" else amount for name, amount in resources.items()},
     }

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.queue_executor import Listing, Unreachable
@@ -37,6 +38,8 @@ class SlurmJob:
     reason: str
     start: float | None
     comment: str
+
+    attempt: ClassVar[int] = 0
 
     @property
     def name(self) -> str:
