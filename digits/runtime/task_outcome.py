@@ -12,7 +12,7 @@ from digits.runtime.executors.executor import Exit
 def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Status, Failure | None]:
     """Determine the final status of a task from its exit, its events, and the last lines of its output."""
     # A signal after the end of the work does not matter.
-    if state.is_finished and (ended.went_well or ended.code is None):
+    if state.is_finished and (ended.went_well or ended.code is None or ended.stopped):
         return Status.DONE, None
     if ended.stopped:
         return Status.ABORT, ended.failure

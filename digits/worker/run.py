@@ -74,11 +74,9 @@ def run_task(task_folder: Path) -> int:
             raise
         logging.error("The disk is full: the task's log could not be created.")
         return EXIT_DISK_FULL
-    try:
-        with stopping.handle_sigterm(task_folder if meeting.is_lead else None):
-            code = _run(task_folder, events, meeting)
-    except Stopped:
-        code = stopping.EXIT_STOPPED
+    code = stopping.EXIT_STOPPED
+    with contextlib.suppress(Stopped), stopping.handle_sigterm(task_folder if meeting.is_lead else None):
+        code = _run(task_folder, events, meeting)
     try:
         events.close()
     except OSError as error:

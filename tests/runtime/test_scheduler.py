@@ -417,6 +417,7 @@ def test_without_gpus_a_training_runs_on_the_cpu(tmp_path: Path) -> None:
         (Exit(code=0), TaskState(result={}), Status.DONE, None),
         (Exit(code=143, stopped=True), TaskState(), Status.ABORT, None),
         (Exit(code=0, stopped=True), TaskState(result={}), Status.DONE, None),
+        (Exit(code=143, stopped=True), TaskState(result={}), Status.DONE, None),
         (Exit(code=1), TaskState(failure=Failure("reported")), Status.ERROR, "reported"),
         (Exit(signal=9, out_of_memory=True), TaskState(), Status.ERROR, "memory"),
         (Exit(signal=9), TaskState(), Status.ERROR, "SIGKILL"),

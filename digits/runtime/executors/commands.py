@@ -25,6 +25,10 @@ class CommandFailed(OSError):
     """A command that could not be started, or did not end in time."""
 
 
+class CommandNotFound(CommandFailed):
+    """A command that is not installed."""
+
+
 class Commands:
     """Runs commands with ``environment`` for at most ``seconds`` each.
 
@@ -40,7 +44,7 @@ class Commands:
         """Return the exit code of ``command``, and what it printed to either stream; raises CommandFailed."""
         program = shutil.which(command[0], path=self._environment.get("PATH"))
         if program is None:
-            raise CommandFailed(f"the command {command[0]} is not installed")
+            raise CommandNotFound(f"the command {command[0]} is not installed")
         reading, writing = os.pipe()
         try:
             pid = _posix_spawn(

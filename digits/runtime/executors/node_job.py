@@ -23,6 +23,7 @@ ATTEMPT_FILE = "attempt.json"
 # Contains the number of the run that the user has asked to stop.
 STOP_FILE = "stop"
 EXIT_FILE = "exit.json"
+EVENTS_FILE = "events.jsonl"
 RUN_VARIABLE = "DIGITS_RUN"
 # The same as in `digits.core.task`.
 RESTARTED_VARIABLE = "DIGITS_RESTARTED"
@@ -34,6 +35,8 @@ NODE_VARIABLE = "DIGITS_NODE"
 EXIT_BUSY = 75
 # The same as in `digits.core.task`: the exit code of a rank that lost another one.
 EXIT_PARTNER_LOST = 76
+# The last event of a log is shorter than this.
+MAX_EVENT_BYTES = 2**20
 # Attempts in a row that may end without a new resume point.
 MAX_FRUITLESS = 5
 
@@ -63,6 +66,7 @@ class NodeJob:
         self._began = time.monotonic()
         self._fruitless = 0
         self._points: list[str] = []
+        self._log_began = self._log_size()  # before the first attempt of this run
 
     def main(self) -> int:
         """Run the task; return the exit code of the job."""
@@ -74,11 +78,12 @@ class NodeJob:
         is_restarted = before.get("run") == self._run
         if is_restarted:
             self._fruitless, self._points = before["fruitless"], before["points"]
+            self._log_began = before.get("log", 0)
             os.environ[RESTARTED_VARIABLE] = "1"
             if before["phase"] == "running":  # and could not record its end, as when its node was lost
                 records = self._records()
-                if len(records) == self._workers and all(record["code"] == 0 for record in records):
-                    return self._end(records[0])
+                if self._have_finished(records):
+                    return self._end_well(records)
                 self._count_attempt()
         if self._fruitless >= MAX_FRUITLESS:
             return self._give_up()
@@ -107,8 +112,8 @@ class NodeJob:
         """Record the end of the run, or start it again."""
         records = self._records()
         failed = [record for record in records if record["code"] != 0]
-        if len(records) == self._workers and not failed:
-            return self._end(records[0])
+        if self._have_finished(records):
+            return self._end_well(records)
         by_itself = [record for record in failed if _failed_by_itself(record)]
         first = min(by_itself or failed, key=lambda record: float(record["at"]), default=None)
         if self._is_to_stop():
@@ -120,6 +125,32 @@ class NodeJob:
             return self._end(first)
         self._count_attempt()
         return self._give_up() if self._fruitless >= MAX_FRUITLESS else self._start_again(first)
+
+    def _have_finished(self, records: list[Record]) -> bool:
+        """Return whether all work is done: a signal between the last event and the exit does not matter."""
+        if len(records) == self._workers and all(record["code"] == 0 for record in records):
+            return True
+        has_failed = any(record["code"] and _failed_by_itself(record) for record in records)
+        return not has_failed and self._last_event() == "finished"
+
+    def _last_event(self) -> str:
+        """Return the name of the last event that this run has logged; empty if there is none."""
+        try:
+            with open(os.path.join(self._folder, EVENTS_FILE), "rb") as log:
+                log.seek(max(self._log_began, self._log_size() - MAX_EVENT_BYTES))
+                return str(json.loads(log.read().splitlines()[-1])["event"])
+        except (OSError, ValueError, LookupError, TypeError):
+            return ""
+
+    def _log_size(self) -> int:
+        try:
+            return os.path.getsize(os.path.join(self._folder, EVENTS_FILE))
+        except OSError:
+            return 0
+
+    def _end_well(self, records: list[Record]) -> int:
+        first = records[0] if records else None
+        return self._end(first, code=0, signal=None, stopped=False)
 
     def _records(self) -> list[Record]:
         """Return the records that the supervisors of the latest attempt have left."""
@@ -170,7 +201,8 @@ class NodeJob:
 
     def _save(self, phase: str) -> None:
         body = {"run": self._run, "token": self._token, "phase": phase, "nodes": self.nodes()}
-        self._write(ATTEMPT_FILE, {**body, "fruitless": self._fruitless, "points": self._points})
+        progress = {"fruitless": self._fruitless, "points": self._points, "log": self._log_began}
+        self._write(ATTEMPT_FILE, {**body, **progress})
 
     def _read(self, name: str) -> Record:
         try:

@@ -557,6 +557,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
                 run.job = None
         if gently or at_once:
             self._cancel(gently, at_once)
+            self._listed_at = float("-inf")  # those that waited are gone now
 
     def _canceled(self) -> Exit:
         """Return the end of a run that was canceled with the commands of the scheduler."""

@@ -61,6 +61,7 @@ def _cluster(state: ClusterState) -> Cluster:
     return Cluster(
         nodes=[describe(ClusterNode, node) for node in overview.nodes] if overview else [],
         partitions=[*overview.partitions] if overview else [],
+        at=state.at,
         check=TargetCheck(at=check.at, is_running=check.is_running, findings=findings) if check else None,
         jobs_per_user=services().settings.cluster_jobs,
     )

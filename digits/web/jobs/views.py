@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 from flask import (
@@ -155,6 +156,12 @@ def delete(place: str, job_id: str) -> Response:
 @returns(DeletedJobs)
 def delete_many() -> Response:
     """Delete jobs: those that use another one first, such as the models of a dataset."""
+    for job_id in request.form.getlist("job_ids[]"):
+        # First, so that their processes end at the same time. Errors are reported below.
+        with contextlib.suppress(DigitsError, OSError):
+            job = find_job("jobs", job_id)
+            _check_deletable(job)
+            services().scheduler.abort(job)
     return jsonify(DeletedJobs(_each(_delete, "deleted")))
 
 
@@ -212,7 +219,7 @@ def complete_group() -> Response:
     return jsonify(Suggestions(services().store.index.groups(words, serializers.SUGGESTED_GROUPS)))
 
 
-def _delete(job: Job) -> None:
+def _check_deletable(job: Job) -> None:
     check_owner(job)
     served = services().production.names_of(job.id)
     if served:
@@ -224,6 +231,10 @@ def _delete(job: Job) -> None:
             else "Promote other models to these names, or remove them under Production models.",
         )
     services().store.check_deletable(job)
+
+
+def _delete(job: Job) -> None:
+    _check_deletable(job)
     services().inference.stop(job.id)
     for tasks in services().background.values():
         tasks.stop(job.id)

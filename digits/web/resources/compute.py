@@ -43,13 +43,14 @@ class TargetCheck(Struct):
 
 
 class Cluster(Struct):
-    """The nodes of a cluster, its partitions with the default one first, and the latest check.
+    """The nodes of a cluster ``at`` a Unix time, its partitions with the default one first, and the latest check.
 
     At most ``jobs_per_user`` jobs of a user wait or run on it; further ones wait in the server.
     """
 
     nodes: list[ClusterNode]
     partitions: list[str]
+    at: float | None
     check: TargetCheck | None
     jobs_per_user: int
 

@@ -22,7 +22,7 @@ from digits.web.offload import in_thread
 log = logging.getLogger(__name__)
 
 LOCAL_TITLE = "This machine"
-# A page waits this long for a scheduler that has not been asked before; its commands may take 20 seconds.
+# A page waits this long for a scheduler, whose commands may take 20 seconds, after it was asked.
 PATIENCE_SECONDS = 2.0
 FRESH_SECONDS = 5.0
 
@@ -40,10 +40,12 @@ class Check:
 class ClusterState:
     """What is known of a cluster: the latest overview, why the scheduler did not answer since, and the latest check.
 
-    Without an ``overview`` or a ``problem``, the scheduler has not answered yet.
+    Without an ``overview`` or a ``problem``, the scheduler has not answered yet. ``at`` is the Unix time of the
+    overview.
     """
 
     overview: Overview | None = None
+    at: float | None = None
     problem: str = ""
     check: Check | None = None
 
@@ -55,6 +57,7 @@ class Clusters:
         self._executors, self._folder = executors, folder
         self._states = {name: ClusterState() for name in executors}
         self._fresh_until: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         self._asking: dict[str, gevent.Greenlet] = {}
         self._checking: dict[str, gevent.Greenlet] = {}
 
@@ -71,10 +74,12 @@ class Clusters:
     def state(self, name: str) -> ClusterState:
         """Return the state of a cluster, which is at most a few seconds old, unless its scheduler takes longer."""
         state = self._states[name]
-        if self._fresh_until.get(name, 0.0) <= time.monotonic() and name not in self._asking:
+        now = time.monotonic()
+        if self._fresh_until.get(name, 0.0) <= now and name not in self._asking:
+            self._asked_at[name] = now
             self._asking[name] = gevent.spawn(self._ask, name)
-        if state.overview is None and not state.problem and name in self._asking:
-            self._asking[name].join(PATIENCE_SECONDS)
+        if name in self._asking:
+            self._asking[name].join(max(0.0, self._asked_at[name] + PATIENCE_SECONDS - now))
         return state
 
     def nodes(self, name: str, folder: Path) -> str:
@@ -106,6 +111,7 @@ class Clusters:
         state = self._states[name]
         try:
             state.overview, state.problem = in_thread(self._executors[name].overview), ""
+            state.at = time.time()
         except OSError as error:
             state.problem = str(error)
         except Exception as error:

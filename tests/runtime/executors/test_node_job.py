@@ -26,7 +26,7 @@ class FakeJob(NodeJob):
 
     title, submission_file, log_file, advice = "Moon", "moon.json", "moon.log", "Ask the moon"
     records: list[dict[str, Any] | None]
-    point = ""
+    point = event = ""
     attempts = 0
 
     def _run_supervisors(self, command: list[str]) -> None:
@@ -37,6 +37,8 @@ class FakeJob(NodeJob):
                 self._write(f"exit.{node}.json", {"signal": None, "at": 10.0 - node, "run": 1, **record})
         if self.point:
             Path(self._folder, "..", f"{self.point}.resume.json").touch()
+        if self.event:
+            log_event(Path(self._folder), self.event)
 
     def _start_again(self, record: Record | None) -> int:
         self._save("interrupted")
@@ -53,10 +55,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "train"
 
 
-def attempt(folder: Path, *records: dict[str, Any] | None, point: str = "", token: str = "new") -> int:
+def log_event(folder: Path, event: str) -> None:
+    with open(folder / "events.jsonl", "a") as log:
+        log.write(json.dumps({"at": 1.0, "event": event}) + "\n")
+
+
+def attempt(
+    folder: Path, *records: dict[str, Any] | None, point: str = "", event: str = "", token: str = "new"
+) -> int:
     """Run a job with one node for each record; return its exit code."""
     job = FakeJob(str(folder), token, len(records), ["true"])
-    job.records, job.point = list(records), point
+    job.records, job.point, job.event = list(records), point, event
     return job.main()
 
 
@@ -165,3 +174,33 @@ def test_an_attempt_whose_node_was_lost_with_its_program_counts(folder: Path) ->
     (folder / node_job.ATTEMPT_FILE).write_text(json.dumps(before))
     assert attempt(folder, DONE) == 1
     assert FakeJob.attempts == 0 and record(folder)["failure"]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("records", [[STOPPED], [KILLED], [None], [STOPPED, LOST_PARTNER], [DONE, KILLED]])
+def test_a_signal_after_the_end_of_the_work_does_not_matter(
+    folder: Path, records: list[dict[str, Any] | None]
+) -> None:
+    assert attempt(folder, *records, event="finished") == 0
+    assert record(folder) == record(folder) | {"code": 0, "signal": None, "stopped": False}  # type: ignore[operator]
+
+
+def test_the_end_of_an_earlier_run_or_other_events_are_not_the_end_of_this_one(folder: Path) -> None:
+    log_event(folder, "finished")
+    assert attempt(folder, STOPPED) == STARTS_AGAIN
+    assert attempt(folder, KILLED) == STARTS_AGAIN
+    assert attempt(folder, KILLED, event="resumed") == STARTS_AGAIN
+    (folder / "events.jsonl").write_text((folder / "events.jsonl").read_text() + '{"event": "finis')
+    assert attempt(folder, KILLED) == STARTS_AGAIN
+
+
+def test_a_task_that_fails_after_its_last_event_has_failed(folder: Path) -> None:
+    assert attempt(folder, FAILED, event="finished") == 1
+    assert record(folder)["code"] == 3  # type: ignore[index]
+
+
+def test_a_job_whose_program_was_killed_after_the_work_is_not_repeated(folder: Path) -> None:
+    before = {"run": 1, "token": "new", "phase": "running", "fruitless": 0, "points": [], "log": 0}
+    (folder / node_job.ATTEMPT_FILE).write_text(json.dumps(before))
+    log_event(folder, "finished")
+    assert attempt(folder, DONE) == 0
+    assert FakeJob.attempts == 0 and record(folder)["code"] == 0  # type: ignore[index]

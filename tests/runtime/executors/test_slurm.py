@@ -24,6 +24,7 @@ from digits.runtime.executors.slurm import batch
 from digits.runtime.executors.slurm.executor import SlurmExecutor
 from digits.runtime.executors.slurm.nodes import parse_node
 from digits.runtime.executors.slurm.queue import command_environment
+from digits.runtime.executors.slurm.submission import option_problem
 from digits.runtime.executors.slurm.words import UNREACHABLE, reason_in_words
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
@@ -180,8 +181,59 @@ def test_what_slurm_refuses_fails_with_its_message(server: SlurmServer) -> None:
         return f"{found.message} {found.hint}" if found else ""
 
     assert refusal(partition="urgent", workers=2) == ""
-    assert "Request fewer cores" in refusal(workers=3)
+    assert "Request fewer workers" in refusal(workers=3)
     assert "DIGITS sets --output itself" in refusal(options=("--output=x",))
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        ("--array=1-5", "DIGITS sets --array itself."),
+        ("--arra=1-5", "--arra is short for --array, which DIGITS sets itself."),
+        ("--out=x", "--out is short for --output, which DIGITS sets itself."),
+        ("--wra=:", "--wra is short for --wrap, which DIGITS sets itself."),
+        ("--clusters=b", "DIGITS sets --clusters itself."),
+        ("--tasks-per-node=4", "DIGITS sets --tasks-per-node itself."),
+        ("--workdir=/", "DIGITS sets --workdir itself."),
+        ("--no-r", "--no-r is short for --no-requeue, which DIGITS sets itself."),
+        ("--account", "--account needs a value, as in --account=VALUE."),
+        ("--mem", "--mem needs a value, as in --mem=VALUE."),
+        ("--constraint=a100", ""),
+        ("--constr=a100", ""),
+        ("--mem=10G", ""),
+        ("--exclusive", ""),
+        ("--exclusive=user", ""),
+        ("--nodelist=n1", ""),
+        ("--gres-flags=enforce-binding", ""),
+        ("--ntasks-per-core=1", ""),
+    ],
+)
+def test_options_that_digits_sets_are_refused_also_if_they_are_shortened(option: str, words: str) -> None:
+    problem = option_problem(("--hold", option))
+    assert (problem[0] if problem else "") == words
+
+
+def test_jobs_are_accepted_while_nodes_are_drained_or_the_controller_is_away(
+    server: SlurmServer, healthy: SlurmCluster
+) -> None:
+    """Slurm queues them, and the server keeps them until then, but ``sbatch --test-only`` does not say so."""
+
+    def refusal(**compute: Any) -> str:
+        request = DeviceRequest("training", compute=Compute(target="slurm", memory_mb=100, **compute))
+        found = server.slurm.refusal(server.store.folder, request)
+        return f"{found.message} {found.hint}" if found else ""
+
+    healthy.run("scontrol", "update", "nodename=n1", "state=drain", "reason=test")
+    assert refusal(workers=2) == refusal(options=("--nodelist=n1",)) == ""
+    assert "Request fewer cores" in refusal(cpus=4)
+    assert "has 2 nodes" in refusal(workers=3)
+    job = server.run("finishes", workers=2)
+    server.wait(lambda: "down, drained or reserved" in job.waiting_for)
+    assert healthy.jobs() == ["PENDING"]
+    healthy.heal()
+    assert server.wait_for_end(job) is Status.DONE
+    healthy.kill("controller", signal.SIGTERM)
+    assert refusal() == ""
 
 
 @pytest.mark.nightly
@@ -373,11 +425,16 @@ def test_a_node_is_read_from_the_text_of_scontrol() -> None:
         ("Nodes required for job are DOWN, DRAINED or reserved", "down, drained or reserved"),
         ("SomethingNew", "it is queued"),
         ("launch failed requeued held", "a node could not start it"),
+        ("BeginTime", "it may not begin before a set time"),
     ],
 )
 def test_reasons_are_in_words(reason: str, words: str) -> None:
-    text = reason_in_words(reason, 7)
+    text = reason_in_words(reason, "7")
     assert words in text and reason in text and "7" in text
+
+
+def test_a_run_that_slurm_has_interrupted_waits_for_another_reason_than_a_delayed_one() -> None:
+    assert "before it starts an interrupted job again" in reason_in_words("BeginTime", "7", has_begun=True)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class FakeSlurm:
         self.sizes: list[int] = []
         self.lines: dict[str, str] = {}
         self.canceled: list[str] = []
+        self.cancellations: list[list[str]] = []  # the arguments of each command
 
     def run(self, *command: str) -> tuple[int, str]:
         if not self.is_up:
@@ -68,6 +69,7 @@ class FakeSlurm:
         return 0, f"{number}\n"
 
     def _scancel(self, arguments: list[str]) -> tuple[int, str]:
+        self.cancellations.append(arguments)
         for name in arguments:
             assert not name.startswith("-"), "further options cancel the whole array"
             line = self.lines.pop(name, None)
@@ -201,6 +203,19 @@ def test_stopped_elements_leave_the_others_in_the_queue(server: FakeServer, slur
     server.scheduler.abort(jobs[2])
     assert server.wait_for_end(jobs[2]) is Status.ABORT
     assert list(slurm.lines) == left and len(left) == 5 and slurm.sizes == [6]
+
+
+def test_jobs_that_are_stopped_together_are_canceled_by_one_command(
+    server: FakeServer, slurm: FakeSlurm
+) -> None:
+    jobs = [server.run("hangs", minutes=number + 1) for number in range(5)]
+    server.wait(lambda: server.are_in_queue(jobs))
+    names = {slurm_name(job) for job in jobs}
+    for job in jobs:
+        server.scheduler.abort(job)
+    for job in jobs:
+        assert server.wait_for_end(job) is Status.ABORT
+    assert [set(command) for command in slurm.cancellations] == [names]
 
 
 def test_an_element_that_is_canceled_in_the_queue_is_not_submitted_again(
@@ -345,6 +360,9 @@ def test_the_reason_changes_with_the_queue(server: FakeServer, slurm: FakeSlurm)
     slurm.lines[name] = slurm.lines[name].replace("Priority|N/A", f"Resources|{time.time() + 60:.0f}")
     server.wait(lambda: "all suitable nodes are in use" in jobs[1].waiting_for)
     assert jobs[1].expected_start and "Priority" in jobs[0].waiting_for
+    # Slurm prints a year if it cannot know, as behind a job without a time limit.
+    slurm.lines[name] = re.sub(r"\d{10}", f"{time.time() + 365 * 86400:.0f}", slurm.lines[name])
+    server.wait(lambda: jobs[1].expected_start is None)
     slurm.is_up = False
     server.wait(lambda: "does not answer" in jobs[0].waiting_for)
     slurm.is_up = True

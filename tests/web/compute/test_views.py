@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,8 @@ from digits.core.model_job import ModelJob
 from digits.core.task import Failure
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import OpenLedger
-from tests.fake_cluster import FakeCluster
+from digits.web.services import clusters
+from tests.fake_cluster import OVERVIEW, FakeCluster
 from tests.site import Site
 from tests.web.trained import Finished
 
@@ -232,6 +235,44 @@ def test_a_cluster_that_does_not_answer_keeps_its_last_nodes(site: Site, cluster
     assert f"<strong>{cluster.problem}</strong>" in site.get("/compute").text
     form = site.get("/datasets/images/classification/new").text
     assert re.search(r'<input [^>]*id="compute_partition"', form)
+
+
+def test_the_first_answer_after_a_while_is_new(
+    site: Site, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clusters, "FRESH_SECONDS", 0.0)
+    before = target(site, "slurm")["cluster"]
+    assert len(before["nodes"]) == 3 and before["at"] <= time.time()
+    monkeypatch.setattr(cluster, "overview", lambda: replace(OVERVIEW, nodes=OVERVIEW.nodes[:1]))
+    after = target(site, "slurm")["cluster"]
+    assert len(after["nodes"]) == 1 and after["at"] > before["at"]
+
+
+def test_jobs_that_are_deleted_together_are_stopped_together(
+    site: Site, cluster: FakeCluster, finished: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = finished.dataset(site)
+    models = [
+        site.api.create_model(f"net {number}", dataset, standard_networks="lenet", **ON_SLURM).id
+        for number in range(4)
+    ]
+    jobs = [site.services.store.get(model, ModelJob) for model in models]
+    site.wait(lambda: all(job.waiting_at for job in jobs))
+    production = site.services.production
+    monkeypatch.setattr(production, "names_of", lambda model: ["kept"] if model == models[0] else [])
+    left: list[int] = []
+    stop = cluster.stop
+
+    def stop_and_count(handle: Any) -> None:
+        left.append(sum(job.folder.exists() for job in jobs))
+        stop(handle)
+
+    monkeypatch.setattr(cluster, "stop", stop_and_count)
+    answer = site.client.delete("/jobs", data={"job_ids[]": models}, headers={"Accept": "application/json"})
+    assert answer.status_code == 400 and "in production" in answer.get_json()["error"]["message"]
+    assert left[:3] == [4, 4, 4]
+    assert [job.folder.exists() for job in jobs] == [True, False, False, False]
+    assert jobs[0].status.is_running
 
 
 def test_this_machine_has_no_check_and_other_targets_are_unknown(site: Site) -> None:

@@ -5,7 +5,9 @@ On the nodes, `digits.runtime.executors.ray.job` runs a task under the same supe
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
 import re
 import secrets
 import shlex
@@ -20,6 +22,7 @@ from digits.core.schema import JsonObject
 from digits.core.task import Failure
 from digits.runtime.executors import node_job
 from digits.runtime.executors.cluster import Finding, Node, Overview
+from digits.runtime.executors.commands import Commands
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.queue_executor import (
     Listed,
@@ -99,10 +102,13 @@ class RayExecutor(QueueExecutor[RayJob]):
         for name, value in {**fields, "additional options": compute.options}.items():
             if value:
                 return Failure(f"Ray has no {name}.", "Leave it empty.")
+        if compute.workers > 1 and not has_ray(self._python):
+            hint = f"Install it, in the version of the cluster, for {self._python}, or use one worker."
+            return Failure("Several workers need the package of Ray in the Python of DIGITS.", hint)
         try:
             nodes = [node for node in self.overview().nodes if node.state != "dead"]
-        except (Unreachable, Refused) as error:
-            return Failure(f"Ray does not answer: {error}.", "Try again, or run it on this machine.")
+        except (Unreachable, Refused):
+            return None  # the job waits until Ray answers
         return _too_large(nodes, request)
 
     # The scheduler
@@ -200,6 +206,14 @@ class RayExecutor(QueueExecutor[RayJob]):
             in_thread(request, job.id)
         except (Unreachable, Refused) as error:
             log.warning("a request about Ray job %s failed: %s", job.id, error)
+
+
+def has_ray(python: str) -> bool:
+    """Return whether this ``python`` can import Ray. Blocks while another one than that of this process starts."""
+    if python == sys.executable:
+        return importlib.util.find_spec("ray") is not None
+    program = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
+    return Commands(os.environ).run(python, "-c", program)[0] == 0
 
 
 def _too_large(nodes: Sequence[Node], request: DeviceRequest) -> Failure | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Unpack
@@ -14,7 +15,7 @@ from typing import Unpack
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
 from digits.runtime.executors.cluster import Finding, Overview
-from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.commands import CommandFailed, CommandNotFound, Commands
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.queue_executor import (
     Listed,
@@ -32,9 +33,9 @@ from digits.runtime.executors.slurm.submission import (
     SlurmSubmission,
     array_arguments,
     number,
+    option_problem,
     options,
     own_arguments,
-    reserved_options,
 )
 from digits.runtime.executors.slurm.words import (
     LIMIT,
@@ -52,6 +53,8 @@ log = logging.getLogger(__name__)
 LIMIT_SECONDS = 15.0
 # Jobs that are submitted together.
 MAX_ELEMENTS = 1000
+# Slurm expects a start after a year if it cannot know, as behind a job without a time limit.
+MAX_WAIT_SECONDS = 300 * 86400.0
 # How often in a row a job is started again that a node could not start.
 MAX_FAILED_STARTS = 5
 
@@ -83,16 +86,33 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         return check(self._commands, folder, self._environment)
 
     def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
-        reserved = ", ".join(reserved_options(request.compute.options))
-        if reserved:
-            return Failure(f"DIGITS sets {reserved} itself.", "Remove it from the additional options.")
-        command = ("sbatch", "--test-only", *options(request), "--wrap=:")
+        if problem := option_problem(request.compute.options):
+            return Failure(*problem)
         try:
-            code, text = self._commands.run(*command)
-        except CommandFailed as error:
-            return Failure(f"Slurm does not answer: {error}.", "Try again, or run it on this machine.")
-        # A job beyond the limit of submitted jobs waits.
-        return None if code == 0 or SUBMIT_LIMIT.search(text) else self._refused(text)
+            return self._refusal(request)
+        except CommandNotFound as error:
+            return Failure(f"Slurm does not answer: {error}.", "Install it, or run the job on this machine.")
+        except (CommandFailed, Unreachable):
+            return None  # the job waits until Slurm answers
+
+    def _refusal(self, request: DeviceRequest) -> Failure | None:
+        code, _ = self._commands.run("sbatch", "--test-only", *options(request), "--wrap=:")
+        if code == 0:
+            return None
+        # That also fails for a job that has to wait, as for a drained node. So submit one, which does nothing.
+        probe = ("--begin=now+10minutes", "--job-name=digits-check", "--output=/dev/null", "--wrap=:")
+        code, text = self._commands.run("sbatch", "--parsable", *options(request), *probe)
+        if code != 0:
+            # A job beyond the limit of submitted jobs waits, and so does one for a controller that is away.
+            waits = SUBMIT_LIMIT.search(text) or UNREACHABLE.search(text)
+            return None if waits else self._refused(text)
+        self._commands.run("scancel", text.strip().rpartition("\n")[2].partition(";")[0])
+        nodes, workers = len(self.overview().nodes), request.compute.workers
+        if workers <= nodes:
+            return None
+        return Failure(
+            f"The cluster has {nodes} nodes, and {workers} workers need one each.", "Request fewer workers."
+        )
 
     def _refused(self, text: str) -> Failure:
         """Return the failure of a job that `sbatch` refused with this ``text``."""
@@ -171,7 +191,9 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         if _may_start_again(run, job):
             with contextlib.suppress(CommandFailed):
                 self._run_command("scontrol", "release", job.name)
-        return Waiting(reason_in_words(job.reason, job.name), job.start)
+        is_known = job.start is not None and job.start < time.time() + MAX_WAIT_SECONDS
+        reason = reason_in_words(job.reason, job.name, has_begun=bool(run.phase))
+        return Waiting(reason, job.start if is_known else None)
 
     def _cancel(self, gently: Sequence[Listed[SlurmJob]], at_once: Sequence[Listed[SlurmJob]]) -> None:
         killed = [job.own_name for _, job in at_once if not job.is_pending]

@@ -16,11 +16,16 @@ from digits.runtime.executors.slurm import batch
 
 # Time between the warning before the time limit and the limit, in seconds. Slurm checks every 30 s.
 WARNING_SECONDS = 120
-# Options of `sbatch` that DIGITS sets itself.
+# Options of `sbatch` that DIGITS sets itself. It follows jobs on one cluster only.
 RESERVED_OPTIONS = frozenset(
-    "array batch chdir comment error export export-file get-user-env help input job-name nodes no-requeue ntasks "
-    "ntasks-per-node open-mode output parsable quiet requeue signal test-only uid gid usage version wait "
-    "wait-all-nodes wrap".split()
+    "array batch chdir clusters comment error export export-file get-user-env help input job-name nodes no-requeue "
+    "ntasks ntasks-per-node open-mode output parsable quiet requeue signal tasks-per-node test-only uid gid usage "
+    "version wait wait-all-nodes workdir wrap".split()
+)
+# Options without a value, or with one that may be left out. Any other one would take the next argument as its value.
+FLAGS = frozenset(
+    "contiguous exclusive hold ignore-pbs nice no-kill overcommit oversubscribe propagate reboot share spread-job "
+    "stepmgr use-min-nodes verbose".split()
 )
 
 
@@ -133,7 +138,21 @@ def options(request: DeviceRequest) -> list[str]:
     ]
 
 
-def reserved_options(given: Sequence[str]) -> list[str]:
-    """Return the names of the options of `sbatch` in ``given`` that DIGITS sets itself."""
-    names = [option[2:].partition("=")[0] for option in given]
-    return [f"--{name}" for name in names if name in RESERVED_OPTIONS]
+def option_problem(given: Sequence[str]) -> tuple[str, str] | None:
+    """Return what is wrong with one of the options of `sbatch` in ``given``, and a remedy; None if nothing is.
+
+    As `sbatch` does, take the beginning of a name for the name: no other option has one that begins a reserved one.
+    """
+    for option in given:
+        name, _, value = option[2:].partition("=")
+        meant = next((full for full in sorted(RESERVED_OPTIONS) if full.startswith(name)), None)
+        if meant:
+            short = (
+                ""
+                if name in RESERVED_OPTIONS
+                else f"--{name} is short for --{meant}, which DIGITS sets itself."
+            )
+            return short or f"DIGITS sets --{name} itself.", "Remove it from the additional options."
+        if not value and name not in FLAGS:
+            return f"--{name} needs a value, as in --{name}=VALUE.", "Correct the additional options."
+    return None

@@ -40,7 +40,7 @@ _REASONS = {
     "None": "Slurm has not considered it yet",
     "Resources": "all suitable nodes are in use",
     "Priority": "other jobs are before it in the queue",
-    "BeginTime": "Slurm pauses before it starts an interrupted job again",
+    "BeginTime": "it may not begin before a set time",
     "Cleaning": "Slurm is ending its previous attempt",
     "Dependency": "it depends on another Slurm job",
     "JobArrayTaskLimit": "as many jobs of its array run as may run at the same time",
@@ -59,10 +59,15 @@ _REASONS = {
 }
 
 
-def reason_in_words(reason: str, job_id: str) -> str:
-    """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints."""
+def reason_in_words(reason: str, job_id: str, *, has_begun: bool = False) -> str:
+    """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints.
+
+    One that ``has_begun`` before waits to start again.
+    """
     word = re.split(r"[ ,(]", reason, maxsplit=1)[0]
     known = _REASONS.get(reason) or _REASONS.get(word)
+    if has_begun and word == "BeginTime":
+        known = "Slurm pauses before it starts an interrupted job again"
     if known is None and reason.startswith("Nodes required for job are"):
         known = _REASONS["ReqNodeNotAvail"]
     if known is None and re.match(r"(Assoc|QOS|MaxJobsPer|Max\w+Per)", word):
