@@ -371,9 +371,9 @@ def _decode(counts: bytes, width: int, height: int) -> Inside:
 
 
 def from_bitmap(text: Any, is_packed: bool = False) -> Inside:
-    """Return the mask [height, width] in an image file in base64, which ``is_packed`` with zlib: what is not black.
+    """Return the mask [height, width] in an image file in base64, which ``is_packed`` with zlib: what is bright.
 
-    In an image with transparent pixels, these are outside. Raises ValueError.
+    In an image with transparent pixels, these are outside, and others inside. Raises ValueError.
     """
     unpacker, is_whole = zlib.decompressobj(), True
     try:
@@ -390,8 +390,12 @@ def from_bitmap(text: Any, is_packed: bool = False) -> Inside:
     except UnusableImage as error:
         raise ValueError(f"its bitmap cannot be used: {error.reason}") from None
     if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
-        return np.asarray(image.convert("RGBA"))[..., 3] > 0
-    return np.asarray(image if image.mode in ("1", "L", "I", "I;16") else image.convert("L")) > 0
+        inside: Inside = np.asarray(image.convert("RGBA"))[..., 3] > 0
+        if not inside.all():
+            return inside
+    gray = np.asarray(image if image.mode in ("1", "L", "I", "I;16") else image.convert("L")).astype(np.int64)
+    bright: Inside = gray > gray.max() / 2
+    return bright
 
 
 def from_brush(codes: Any, width: int, height: int) -> Inside:

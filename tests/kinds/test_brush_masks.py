@@ -67,6 +67,12 @@ def png(mask: Any, mode: str = "L") -> bytes:
     return file.getvalue()
 
 
+def jpeg(mask: Any) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(mask.astype(np.uint8) * 255).save(file, "JPEG")
+    return file.getvalue()
+
+
 def brush_codes(mask: Any) -> list[int]:
     """Encode a mask as Label Studio does, with runs of equal and of different bytes."""
     values = np.repeat(mask.ravel(), 4).astype(np.uint8) * 255
@@ -104,10 +110,10 @@ def supervisely(root: Path, data: bytes, name: str = "a") -> None:
     save(root / "ds" / "ann" / f"{name}.png.json", {"tags": [], "size": size, "objects": [item]})
 
 
-def label_studio(root: Path, codes: list[int]) -> None:
+def label_studio(root: Path, codes: list[int], drawn: tuple[int, int] = (WIDTH, HEIGHT)) -> None:
     save(root / "images" / "a.png")
     value = {"format": "rle", "rle": codes, "brushlabels": ["cat"]}
-    size = {"original_width": WIDTH, "original_height": HEIGHT, "image_rotation": 0}
+    size = {"original_width": drawn[0], "original_height": drawn[1], "image_rotation": 0}
     result = {"id": "x", "type": "brushlabels", "from_name": "tag", "to_name": "image", "value": value} | size
     save(root / "a.json", [{"id": 1, "data": {"image": "a.png"}, "annotations": [{"result": [result]}]}])
 
@@ -145,7 +151,9 @@ TOOLS: Mapping[str, Callable[[Path], None]] = {
     "CVAT": lambda root: cvat(root, cvat_mask(run_lengths(CUT))),
     "Label Studio": lambda root: label_studio(root, brush_codes(PAINTED)),
     "LabelMe": lambda root: labelme(root, base64.b64encode(png(CUT, "1")).decode()),
+    "LabelMe, in JPEG": lambda root: labelme(root, base64.b64encode(jpeg(CUT)).decode()),
     "Supervisely": lambda root: supervisely(root, zlib.compress(png(CUT, "P"))),
+    "Supervisely, opaque": lambda root: supervisely(root, zlib.compress(png(CUT, "LA"))),
     "Supervisely, with opacity": lambda root: supervisely(root, zlib.compress(png(CUT, "RGBA"))),
 }
 
@@ -204,6 +212,10 @@ DAMAGED: Mapping[str, tuple[Callable[[Path], None], str]] = {
         "its run lengths are truncated",
     ),
     "Label Studio, not bytes": (lambda root: label_studio(root, [1, 256]), "its run lengths are not bytes"),
+    "Label Studio, for an image of other proportions": (
+        lambda root: label_studio(root, brush_codes(PAINTED.reshape(60, 20)), (20, 60)),
+        "it has 40×30 pixels, but its annotations are for 20×60",
+    ),
     "Label Studio, of another size": (
         lambda root: label_studio(root, brush_codes(CUT)),
         "its mask has 1,280 bytes instead of four for each of 40×30 pixels",

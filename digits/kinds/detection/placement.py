@@ -18,7 +18,7 @@ from digits.data.sources import UnusableSource, count_of, listed, show
 from digits.data.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
 from digits.kinds.detection.box_order import LARGEST_FRACTION, UNITS, Order, are_inside, reorder, unit_of
-from digits.kinds.shapes import Placement, Rectangle, Shape
+from digits.kinds.shapes import Placement, Rectangle, RunLengths, Shape
 
 # Objects that extend beyond the image have larger fractions, but not such.
 _SMALLEST_PIXELS = 2.0
@@ -292,11 +292,11 @@ class _Placement:
     def _scale(self, frames: Sequence[_BoxFrame], is_turned: bool) -> None:
         """Scale the boxes of images of another size than the annotations state, if the factor is the same for all."""
         turned = [item.is_turned(is_turned) for item in frames]
-        # Fractions do not depend on the size.
+        # Fractions do not depend on the size, except for those of masks.
         factors = [
             item.factor(turns)
             for item, turns in zip(frames, turned, strict=True)
-            if not item.image.is_relative
+            if not item.image.is_relative or _has_mask(item.image)
         ]
         factor = common_factor(factors)
         if factor is None:
@@ -330,6 +330,10 @@ class _BoxFrame(Frame):
         if self.image.is_relative:
             across, down = width, height
         _place(self.image, Placement(across, down, width, height, self.turn if is_turned else 1))
+
+
+def _has_mask(image: AnnotatedImage) -> bool:
+    return any(isinstance(box.form, RunLengths) for box in image.boxes)
 
 
 def _place(image: AnnotatedImage, placement: Placement) -> None:
