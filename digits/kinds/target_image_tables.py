@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from digits.core.splits import SPLITS
 from digits.data.record_features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
 from digits.data.sources import (
     ImageFolder,
@@ -56,6 +57,9 @@ def open_target_images(recipe: CreateWithTargetImages, table: SplitTable, max_by
     assert recipe.table is not None
     opened = open_tables(table.paths, has_no_image, max_bytes, recipe.table.dialect, table.root)
     image, target = _find_columns(opened, recipe, recipe.table)
+    if not os.path.isdir(recipe.table.table):
+        places = (place for place in range(len(opened.columns)) if place not in (image, target))
+        opened.declare_splits(opened.survey(places))
     folder, stored = ImageFolder(Path(os.path.realpath(table.folder))), opened.images_in(target)
 
     def parse(cells: Cells) -> str:
@@ -125,6 +129,13 @@ def plan_table(
             target_images=opened.target_images,
         )
         is_stored[name] = bool(opened.table.images)
+        if len(tables) == 1 and "train" in (declared := [row.split for row in rows]):
+            whole = splits["train"]
+            splits = {
+                split: whole.take([place for place, own in enumerate(declared) if own == split])
+                for split in SPLITS
+                if split in declared
+            }
     splits = divide_records(splits, recipe)
     for name, split in splits.items():
         if not is_stored.get(name, is_stored["train"]):

@@ -212,3 +212,37 @@ def test_the_folder_of_a_split_is_enough(tmp_path: Path) -> None:
     (forms.data / "c").mkdir()
     errors = forms.errors(train_image_folder=forms.data / "a", val_image_folder=forms.data / "c")
     assert errors == {"val_label_folder": ["Enter the annotations of the validation images."]}
+
+
+def test_a_column_of_a_table_of_masks(tmp_path: Path) -> None:
+    forms = Forms("image-segmentation", tmp_path / "data")
+    masks(forms.data, "images", "masks", 6)
+    rows = [f"images/{number}.png,masks/{number}.png,{('train', 'val')[number > 3]}\n" for number in range(6)]
+    (forms.data / "table.csv").write_text("image,mask,phase\n" + "".join(rows))
+    made = forms.create(method="csv", table_train=forms.data / "table.csv", **SIZE)
+    assert made.counts == {"train": 4, "val": 2} and brightness(made, "val") == [4, 5]
+    assert "The column “phase” declares the splits." in made.remarks
+
+
+def test_a_column_of_metadata(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    class_folders(forms.data, 3, 0)
+    rows = [
+        f"{name}/{number}.png,{name},{('train', 'test')[number > 1]}\n"
+        for name in CLASSES
+        for number in range(3)
+    ]
+    (forms.data / "metadata.csv").write_text("file_name,label,subset\n" + "".join(rows))
+    made = forms.create(method="huggingface", dataset_folder=forms.data, folder_pct_val=0, **SIZE)
+    assert made.counts == {"train": 4, "test": 2}
+    assert brightness(made, "test") == [2, 5]
+
+
+def test_classes_in_the_names_of_images_in_the_only_folder(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for number in range(8):
+        save(forms.data / "train" / f"{CLASSES[number % 2]}.{number}.png", number)
+    (error,) = forms.errors(folder_train=forms.data)["folder_train"]
+    assert "The names of the images contain classes: cat, dog." in error
+    made = forms.create(folder_train=forms.data, classes_from_names=True, folder_pct_val=0, **SIZE)
+    assert made.manifest.groups == list(CLASSES) and made.counts == {"train": 8}

@@ -10,7 +10,7 @@ from digits.data.dataset_folder import Contents
 from digits.data.image_lists import need_an_image
 from digits.data.sources import SplitPlan, UnusableSource, listed
 from digits.data.tables import MAX_HEADER_BYTES, Faults, Row, SourceNotes, has_no_image, open_table
-from digits.kinds.classification.listing import collect, json_rows, open_labels
+from digits.kinds.classification.listing import by_split, collect, json_rows, open_labels
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 
@@ -27,8 +27,12 @@ def read(
     known: set[str] | None = None
     for name, (path, *_) in contents.tables.items():
         split = ListedSplit(file=str(path), folder=str(path.parent))
-        faults = Faults(path, max_unusable_percent, name)
-        splits[name] = collect(metadata_rows(path, source, faults.notes), split, faults, notes, known)
+        remarks: list[str] = []
+        rows = metadata_rows(path, source, remarks)
+        for part, own in (by_split(rows, name) if len(contents.tables) == 1 else {name: rows}).items():
+            faults = Faults(path, max_unusable_percent, part)
+            faults.notes, remarks = remarks, []
+            splits[part] = collect(own, split, faults, notes, known)
         known = known or set(splits["train"].targets)
     return splits, []
 

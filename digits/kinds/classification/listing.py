@@ -281,7 +281,8 @@ def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes)
     known: set[str] | None = None
     for name, split in splits_of(source).items():
         opened = open_labels(Path(split.file), source, Path(split.folder))
-        for part, rows in by_split(opened.rows, opened.table, name).items():
+        parts = by_split(opened.rows, name) if opened.table.splits else {name: opened.rows}
+        for part, rows in parts.items():
             faults = Faults(Path(split.file), max_unusable_percent, part, hint=opened.hint)
             faults.notes = opened.table.remarks if part == name else []
             splits[part] = collect(rows, split, faults, notes, known)
@@ -291,10 +292,8 @@ def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes)
     return splits
 
 
-def by_split(rows: Iterator[Row[str]], table: TableFile, split: str) -> dict[str, Iterable[Row[str]]]:
-    """Return the ``rows`` of ``table`` by the split that each declares; all are those of ``split`` if none does."""
-    if table.splits is None:
-        return {split: rows}
+def by_split(rows: Iterable[Row[str]], split: str) -> dict[str, Iterable[Row[str]]]:
+    """Return the ``rows`` by the split that each declares; all are those of ``split`` if none is for training."""
     parts: dict[str, list[Row[str]]] = {}
     for row in rows:
         parts.setdefault(row.split or "train", []).append(row)

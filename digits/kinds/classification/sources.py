@@ -115,7 +115,8 @@ class Folders(FormSource):
                     "Only one class was found, so accuracy will always be 100%. "
                     "Select this to create the dataset anyway.",
                 )
-            named = named_classes_in(recipe.train.folder) if not classes else []
+            # The only folder can contain all images, as in an unpacked archive.
+            named = named_classes_in(os.path.join(recipe.train.folder, *classes))
             raise UnusableSource(
                 "Each class requires a separate sub-folder, and at least two are required: "
                 f"{', '.join(form.folder_train.lines())} has {found}.",

@@ -24,13 +24,15 @@ class AnnotatedImage:
     """An image, by its path relative to the image folder or by its name in `Annotations.stored`, and its objects.
 
     ``declared`` is the width and height that the annotations state for the image, None if they do not. With
-    ``is_relative``, the coordinates of the objects are fractions of the width and height.
+    ``is_relative``, the coordinates of the objects are fractions of the width and height. ``split`` is the one that the
+    annotations declare for the image, if any.
     """
 
     file: str
     boxes: list[Shape]
     declared: Size | None = None
     is_relative: bool = False
+    split: str = ""
 
 
 def declared_size(width: Any, height: Any) -> Size | None:
@@ -51,7 +53,7 @@ class Annotations:
     ``remarks`` sentences about files that are not used; both may grow during iteration, and so may ``box_remarks``,
     which are about boxes instead of polygons, and the ``faults``: images and objects that are skipped. ``orders`` are
     those that the numbers of boxes can have; they are read in the first one, which only counts without a doubt if it
-    ``needs_proof``.
+    ``needs_proof``. ``split_note`` says how they declare splits, if they do.
     """
 
     images: Iterator[AnnotatedImage]
@@ -62,6 +64,7 @@ class Annotations:
     faults: list[Faults] = field(default_factory=list)
     orders: tuple[Order, ...] = (Order.EDGES,)
     needs_proof: bool = False
+    split_note: str = ""
 
 
 # Corrections of this size, in pixels, are not reported: rounding, and pixels that are counted from 1.

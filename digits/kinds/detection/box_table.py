@@ -7,11 +7,13 @@ center; or it is a list of four numbers in one cell. Without a column of classes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from digits.data.images import Size
 from digits.data.sources import UnusableSource, count_of, listed, show
+from digits.data.split_columns import find_split_columns
+from digits.data.table_columns import Column
 from digits.data.table_contents import refuse_contents, refuse_run_lengths
 from digits.data.tables import MAX_TABLE_BYTES, Cells, Faults, TableFile, has_no_image, number_of, open_table
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
@@ -88,29 +90,37 @@ def _open(source: Source) -> Annotations:
     places = find_columns(table, source.table)
     table.need_paths(places["image_column"])
     faults = Faults(source.labels, are_images=False)
-    only = _only_class(table, places, source.classes)
-    orders = _orders(table, places)
     stated = _stated_size(table, places)
+    used = {*places.values(), *stated}
+    columns = table.survey(place for place in range(len(table.columns)) if place not in used)
+    table.splits = find_split_columns(table.columns, columns)
+    only = _only_class(table, places, source.classes, columns)
+    orders = _orders(table, places)
     faults.notes = table.remarks
     images = _images(table, source.images, _parser(table, places, stated, orders[0], only), places, faults)
     needs_proof = "box_column" in places and len(orders) > 1
-    return Annotations(images, faults=[faults], orders=orders, needs_proof=needs_proof)
+    note = table.splits.remark if table.splits else ""
+    return Annotations(images, faults=[faults], orders=orders, needs_proof=needs_proof, split_note=note)
 
 
-def _only_class(table: TableFile, places: Places, classes: Sequence[str]) -> str:
+def _only_class(
+    table: TableFile, places: Places, classes: Sequence[str], others: Mapping[int, Column]
+) -> str:
     """Return the class of all boxes of a table without a column of classes, which is the only one of ``classes``.
 
-    Raises UnusableSource if another column can be that of the classes.
+    Raises UnusableSource if one of the ``others`` can be the column of classes.
     """
     if "class_column" in places:
         return ""
     if len(classes) != 1:
-        used = set(places.values())
-        columns = table.survey(place for place in range(len(table.columns)) if place not in used)
+        splits = table.splits.places if table.splits else []
         possible = [
             table.columns[place]
-            for place, column in columns.items()
-            if column.values is not None and len(column.values) > 1 and not column.are_numbers
+            for place, column in others.items()
+            if place not in splits
+            and column.values is not None
+            and len(column.values) > 1
+            and not column.are_numbers
         ]
         if possible:
             raise UnusableSource(
@@ -306,7 +316,13 @@ def _images(
             faults.add(row.line, row.fault)
             continue
         faults.usable += 1
-        annotated = images.setdefault(row.file, AnnotatedImage(row.file, []))
+        annotated = images.setdefault(row.file, AnnotatedImage(row.file, [], split=row.split))
+        if annotated.split != row.split:
+            raise UnusableSource(
+                f"{show(table.path.name)}, {row.place}: {show(row.file)} is in the splits {annotated.split} and "
+                f"{row.split}.",
+                "Write one split for each image.",
+            )
         if row.value:
             edges, name, size = row.value
             annotated.boxes.append(Shape(name, edges, f"line {row.line}"))

@@ -165,7 +165,7 @@ class AnnotationOverview(Overview):
             summary.facts.append(f"{self._title} annotations: {images}.")
             return
         summary.facts.append(f"{self._title} annotations: {images} with {self._objects.words()}.")
-        summary.facts += filter(None, [self._note])
+        summary.facts += filter(None, [self._note, self._annotations.split_note])
         if self._names:
             summary.facts.append(describe_names(self._names))
         if self._missing:

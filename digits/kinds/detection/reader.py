@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from digits.core.splits import SPLIT_TITLES
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data import images
 from digits.data.images import Size
 from digits.data.object_sizes import ObjectSizes
@@ -22,6 +22,7 @@ from digits.data.sources import (
     ImageSource,
     Plan,
     Progress,
+    Remark,
     SplitPlan,
     UnusableSource,
     count_of,
@@ -52,8 +53,8 @@ class _Objects:
     """The images of a source with their checked boxes, and the classes that it declares.
 
     ``names`` are those of the objects of each image, without regions to ignore. ``sizes`` are the width and height of
-    each image, None if it cannot be read. With ``keeps_order``, the images are read fastest in their order.
-    ``source`` is what pages show.
+    each image, None if it cannot be read, and ``splits`` those that the annotations declare, which ``split_note`` says.
+    With ``keeps_order``, the images are read fastest in their order. ``source`` is what pages show.
     """
 
     images: ImageSource
@@ -63,6 +64,8 @@ class _Objects:
     names: list[list[str]] = field(default_factory=list)
     declared: list[str] = field(default_factory=list)
     sizes: list[Size | None] = field(default_factory=list)
+    splits: list[str] = field(default_factory=list)
+    split_note: str = ""
     checks: BoxChecks = field(default_factory=BoxChecks)
     keeps_order: bool = False
 
@@ -73,7 +76,7 @@ class _Objects:
         """Return the images at ``places``, in their order."""
         lists: dict[str, Any] = {
             name: [getattr(self, name)[place] for place in places]
-            for name in ("files", "boxes", "names", "sizes")
+            for name in ("files", "boxes", "names", "sizes", "splits")
         }
         return replace(self, **lists)
 
@@ -108,6 +111,14 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         whole = objects["train"]
         places = divide(lists, Path(os.path.realpath(recipe.images)), whole.files, warnings)
         objects |= {split: whole.take(chosen) for split, chosen in places.items()}
+    elif len(objects) == 1 and "train" in objects["train"].splits:
+        whole = objects["train"]
+        warnings.append(Remark(whole.split_note))
+        objects = {
+            split: whole.take([place for place, declared in enumerate(whole.splits) if declared == split])
+            for split in SPLITS
+            if split in whole.splits
+        }
     if recipe.padding:
         _need_padding(objects, recipe.padding)
     train = objects["train"]
@@ -180,6 +191,7 @@ def _read_source(
         str(labels),
         declared=annotations.classes,
         keeps_order=annotations.stored is not None,
+        split_note=annotations.split_note,
     )
     gathering = _Gathering(recipe, objects)
     readable = False
@@ -256,6 +268,7 @@ class _Gathering:
             return
         self.found.files.append(image.file)
         self.found.sizes.append(size)
+        self.found.splits.append(image.split)
         self.found.boxes.append(boxes)
         self.found.names.append(names)
 

@@ -144,3 +144,20 @@ def test_yolo_files(tmp_path: Path, order: str, unit: int) -> None:
     made = plan(tmp_path, "labels")
     check(made, SMALL)
     assert any("instead of center" in text for text in made.warnings) == (order != "centers")
+
+
+@pytest.mark.parametrize(("name", "values"), [("split", ("train", "val")), ("is_valid", ("False", "True"))])
+def test_columns_declare_the_splits(tmp_path: Path, name: str, values: tuple[str, str]) -> None:
+    def row(number: int) -> str:
+        return ",".join(map(str, [*numbers(number, SMALL, "edges", 0), "a", values[number > 5]]))
+
+    made = table(tmp_path, SMALL, f"image,xmin,ymin,xmax,ymax,class,{name}", row)
+    assert {split: sorted(part.files) for split, part in made.splits.items()} == {
+        "train": [f"{number}.png" for number in range(6)],
+        "val": ["6.png", "7.png"],
+    }
+    assert any(f"“{name}”" in text for text in made.warnings)
+    lines = (tmp_path / "boxes.csv").read_text() + f"\n0.png,1,1,9,9,a,{values[1]}"
+    (tmp_path / "boxes.csv").write_text(lines)
+    with pytest.raises(UnusableSource, match=r"line 10: 0\.png is in the splits train and val"):
+        plan(tmp_path, "boxes.csv")
