@@ -24,13 +24,13 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
-from digits.core.events import EventLog, InputPrepared, Progressed, for_browser
+from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
 from digits.core.preflight_result import PICTURE_FILE
 from digits.data import images
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
-from digits.worker.training.loop import setup
+from digits.worker.training.loop import network_checks, setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
 from digits.worker.training.step import device_config, numerics, step_debugger, step_function
@@ -218,6 +218,8 @@ class _Preflight:
         if steps.writes_pictures or self._resources.measures_updates:
             # Never compiled, so it may need more memory than the others.
             training.extended_step(chunk, steps.learning_rate.at(0), 0)
+        found = network_checks.findings(self._resources, steps, chunk)
+        self._resources.events.append(*map(Warned, found))
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
             **self._assess(training.traced, first, durations["seconds_total"]),

@@ -11,9 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
 from digits.data.sources import count_of
 from digits.worker.network.network import operations_behind
-from digits.worker.training.step import numerics
+from digits.worker.training.step import activations, numerics
 
 _CROSS_ENTROPY = ("SparseSoftmaxCrossEntropyWithLogits", "SoftmaxCrossEntropyWithLogits")
 # Operations whose results depend only on the shape of their inputs.
@@ -33,6 +37,8 @@ _ELEMENTWISE = {
 _CHOOSING = {"Select", "SelectV2", "Where"}
 # Activations whose results are probabilities, as Keras calls them.
 _PROBABILITIES = {"Softmax": "softmax", "Sigmoid": "sigmoid"}
+# Sums of float32 probabilities are this exact. Numbers below the other one only keep logarithms finite.
+_EXACT, _TINY = 1e-3, 0.01
 _NORMALIZING = ("FusedBatchNorm", "Rsqrt")
 
 
@@ -104,6 +110,111 @@ def follow(
     )
 
 
+@dataclass(frozen=True)
+class Suspect:
+    """A ``tensor`` whose values show whether it is what the ``operation`` of a loss expects: logits or probabilities."""
+
+    tensor: Any
+    operation: Any
+    expects_logits: bool
+
+    def judge(self, values: NDArray[np.float32]) -> str:
+        """Return a warning about the ``values`` of the tensor [..., classes]; empty if they can be right."""
+        if values.size < 2 or not np.isfinite(values).all():
+            return ""
+        low, high = float(values.min()), float(values.max())
+        are_probabilities = low >= -_EXACT and high <= 1 + _EXACT
+        if self.expects_logits:
+            sums = values.sum(axis=-1)
+            if (
+                not are_probabilities
+                or values.ndim < 2
+                or values.shape[-1] < 2
+                or np.abs(sums - 1).max() > _EXACT
+            ):
+                return ""
+            return _at(self.operation) + (
+                "the loss applies softmax to values that are probabilities already, so the network learns slowly and "
+                "its probabilities are too similar. Return the values before the softmax."
+            )
+        if are_probabilities:
+            return ""
+        return _at(self.operation) + (
+            f"the loss takes the logarithm of probabilities, but the network returns values from {low:.3g} to "
+            f"{high:.3g}: logits, most of which it clips, so it hardly learns. Pass from_logits=True to a loss of Keras, "
+            "use digits.classification_loss, or apply softmax or sigmoid first."
+        )
+
+
+def suspects(x: Any, y: Any, losses: list[Any]) -> list[Suspect]:
+    """Return the tensors computed from the batch ``x`` alone that ``losses`` use as logits or as probabilities."""
+    flow, found = _Flow(x, y, 0), []
+    for operation in operations_behind(losses):
+        flow.add(operation, is_of_loss=True)
+        if operation.type in _CROSS_ENTROPY:
+            logits = operation.inputs[0]
+            if flow.origin(logits).is_prediction and not flow.activation_behind(logits):
+                found.append(Suspect(logits, operation, expects_logits=True))
+        elif operation.type == "Log":
+            tensor, is_limited = _unlimited(operation.inputs[0])
+            if is_limited and flow.origin(tensor).is_prediction:
+                found.append(Suspect(tensor, operation, expects_logits=False))
+    return list({id(each.tensor): each for each in found}.values())
+
+
+def _unlimited(tensor: Any) -> tuple[Any, bool]:
+    """Return the probabilities whose logarithm is taken, before they are limited to 0 to 1; and whether they are.
+
+    A loss of Keras limits and normalizes them, and uses 1 - p too; others add a small number.
+    """
+    is_limited = False
+    while True:
+        operation = tensor.op
+        if operation.type in _REARRANGED:
+            tensor = operation.inputs[0]
+        elif operation.type in ("Minimum", "Maximum", "ClipByValue"):
+            is_limited = True
+            tensor = operation.inputs[0]
+        elif operation.type in ("Add", "AddV2") and (other := _other_than_number(operation)) is not None:
+            is_limited = True
+            tensor = other
+        elif operation.type == "Sub" and _number(operation.inputs[0]) == 1:
+            is_limited = True
+            tensor = operation.inputs[1]
+        elif operation.type in ("RealDiv", "Div") and _is_sum_of(operation.inputs[1], operation.inputs[0]):
+            tensor = operation.inputs[0]
+        else:
+            return tensor, is_limited
+
+
+def _number(tensor: Any) -> float | None:
+    """Return the value of a constant with one element; None for other tensors."""
+    value = tf.get_static_value(tensor)
+    return (
+        float(value.item()) if value is not None and value.size == 1 and value.dtype.kind in "fiu" else None
+    )
+
+
+def _other_than_number(operation: Any) -> Any:
+    """Return the operand that is added to a tiny constant, None for other sums."""
+    one, other = operation.inputs
+    for number, tensor in ((_number(one), other), (_number(other), one)):
+        if number is not None and 0 < number < _TINY:
+            return tensor
+    return None
+
+
+def _is_sum_of(total: Any, tensor: Any) -> bool:
+    while total.op.type in _REARRANGED:
+        total = total.op.inputs[0]
+    return total.op.type == "Sum" and total.op.inputs[0] is tensor
+
+
+def _at(operation: Any) -> str:
+    line = numerics.line_that_created(operation.graph, operation.name)
+    return f"Line {line}: " if line else "In the network "
+
+
 class _Flow:
     """The origins of tensors. Operations are added in topological order."""
 
@@ -128,7 +239,9 @@ class _Flow:
             if is_of_loss and operation.type == "Mul":
                 self._check_factors(operation, inputs)
         if is_of_loss and operation.type in _CROSS_ENTROPY:
-            self._check_logits(operation)
+            self._check_logits(operation, operation.inputs[0], "softmax")
+        if is_of_loss and (logits := _logits_of_sigmoid(operation)) is not None:
+            self._check_logits(operation, logits, "the sigmoid function")
         if is_of_loss and operation.type in _CHOOSING and self._classes > 2 and inputs[0].numbers:
             self._warn_of_numbers(operation)
 
@@ -137,7 +250,7 @@ class _Flow:
         sizes = [output.shape[-1] if output.shape.rank == 2 else None for output in outputs]
         exact = [output for output, size in zip(outputs, sizes, strict=True) if size == self._classes]
         if exact:
-            activation = self._activation_behind(exact[0])
+            activation = self.activation_behind(exact[0])
             if activation and "logits" not in self.warnings:
                 self._warn(
                     "outputs",
@@ -178,17 +291,25 @@ class _Flow:
         is_arithmetic = op_type in _ARITHMETIC and any(item.numbers for item in inputs) and not batch
         return _Origin(batch, labels, numbers=is_arithmetic)
 
-    def _check_logits(self, operation: Any) -> None:
-        activation = self._activation_behind(operation.inputs[0])
+    def _check_logits(self, operation: Any, logits: Any, applied: str) -> None:
+        activation = self.activation_behind(logits)
         if activation:
             self._warn(
                 "logits",
                 operation,
-                f"the loss applies softmax to values that are the result of {activation} already, so the network "
+                f"the loss applies {applied} to values that are the result of {activation} already, so the network "
                 f"learns slowly and its probabilities are too similar. Remove the {activation} from the last layer.",
             )
+        elif self.origin(logits).is_prediction and (limited := activations.limits_of(logits)):
+            self._warn(
+                "logits",
+                limited.operation,
+                f"the loss applies {applied} to {limited.title}, so the network cannot be sure that an image does not "
+                "have a class, and may stop learning. Remove the activation from the last layer"
+                " (in slim: activation_fn=None).",
+            )
 
-    def _activation_behind(self, scores: Any) -> str | None:
+    def activation_behind(self, scores: Any) -> str | None:
         """Return the name of the activation that turned predictions into ``scores``, softmax or sigmoid, or None."""
         while scores.op.type in _REARRANGED:
             scores = scores.op.inputs[0]
@@ -233,9 +354,15 @@ class _Flow:
         )
 
     def _warn(self, about: str, operation: Any, text: str) -> None:
-        line = numerics.line_that_created(operation.graph, operation.name)
-        where = f"Line {line}: " if line else "In the network "
-        self.warnings.setdefault(about, where + text)
+        self.warnings.setdefault(about, _at(operation) + text)
+
+
+def _logits_of_sigmoid(operation: Any) -> Any:
+    """Return the logits if ``operation`` is part of a sigmoid cross-entropy, log(1 + exp(-|logits|)); else None."""
+    if operation.type != "Log1p" or operation.inputs[0].op.type != "Exp":
+        return None
+    negative = operation.inputs[0].op.inputs[0].op
+    return negative.inputs[2] if negative.type in _CHOOSING and len(negative.inputs) == 3 else None
 
 
 def _columns(scores: Any) -> int | None:
