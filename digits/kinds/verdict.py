@@ -10,7 +10,7 @@ from digits.data.sources import count_of
 from digits.kinds.views import Baseline, Metric
 
 Level = Literal["good", "fair", "poor", "none"]
-Action = Literal["use", "more_images", "fix_labels", "train_longer", "other_network"]
+Action = Literal["use", "more_images", "fix_labels", "train_longer", "other_network", "fix_network"]
 
 # As fractions of the way from the baseline to a perfect value.
 _NOTHING = 0.05
@@ -50,8 +50,9 @@ class Outcome:
 
     ``value`` is the kind's ``metric`` on ``records`` records, called ``noun``, with its 95% ``interval``. ``baseline``
     is what a model without any skill reaches. ``trained`` is the same metric on the training records at the end, if the
-    network reports it. ``history`` are its validation values, and ``losses`` the validation losses, in order.
-    ``training_loss`` is the loss at the end. ``suspects`` are evaluated records whose label is probably wrong.
+    network reports it, and ``recalled`` is that on some of them as validations compute it. ``history`` are its
+    validation values, and ``losses`` the validation losses, in order. ``training_loss`` is the loss at the end.
+    ``suspects`` are evaluated records whose label is probably wrong.
     """
 
     metric: Metric
@@ -62,6 +63,7 @@ class Outcome:
     interval: tuple[float, float] | None = None
     baseline: Baseline | None = None
     trained: float | None = None
+    recalled: float | None = None
     history: Sequence[float] = ()
     losses: Sequence[float] = ()
     training_loss: float | None = None
@@ -95,6 +97,14 @@ class Outcome:
             return False
         end = self.losses[-1]
         return end > _RISEN_LOSS * min(self.losses) and self.training_loss < end / _RISEN_LOSS
+
+    @property
+    def predicts_otherwise(self) -> bool:
+        """Whether it is much worse on its training records when it predicts than when it trains."""
+        trained, recalled = (
+            None if value is None else self.skill(value) for value in (self.trained, self.recalled)
+        )
+        return trained is not None and recalled is not None and trained - recalled >= _MEMORIZED_GAP
 
     @property
     def underfits(self) -> bool:
@@ -150,7 +160,10 @@ def improves(values: Sequence[float], *, lower_is_better: bool) -> bool:
 def judge(outcome: Outcome) -> Verdict:
     """Return the verdict on ``outcome``: the first rule that applies decides."""
     level = outcome.level
-    if level == "none":
+    if level != "good" and outcome.predicts_otherwise:
+        title, action = "Predicts otherwise than it trains", "fix_network"
+        reasons = [_predicted_otherwise(outcome)]
+    elif level == "none":
         assert outcome.baseline
         action = _after_guessing(outcome)
         title = outcome.baseline.title
@@ -226,6 +239,7 @@ def _label(action: Action, outcome: Outcome) -> str:
         "fix_labels": f"Check {count_of(outcome.suspects, 'suspect label')}",
         "train_longer": "Train longer",
         "other_network": "Choose another network",
+        "fix_network": "Change the network",
     }[action]
 
 
@@ -234,6 +248,16 @@ def _memorized(outcome: Outcome) -> str:
         return "The validation loss rose while the training loss fell."
     trained, value = map(outcome.metric.format, (outcome.trained, outcome.value))
     return f"{trained} on the training {outcome.noun}s, but {value} on others."
+
+
+def _predicted_otherwise(outcome: Outcome) -> str:
+    assert outcome.trained is not None and outcome.recalled is not None
+    trained, recalled = map(outcome.metric.format, (outcome.trained, outcome.recalled))
+    return (
+        f"{trained} on its training {outcome.noun}s while it trains, but {recalled} on them when it predicts: the "
+        "moving averages of its normalization are still far from the statistics of its batches, so lower their "
+        "momentum (decay) or train for more steps, or a layer does something else in training."
+    )
 
 
 def _training(outcome: Outcome) -> str:

@@ -41,6 +41,18 @@ def outcome(value: float, **known: Any) -> Outcome:
             "Memorizes its 21 training images",
             "Get more images",
         ),
+        # Not the images, but the network is the reason: it is as bad on those that it has seen.
+        (
+            outcome(0.50, trained=1.0, recalled=0.5, training_records=21),
+            "Predicts otherwise than it trains",
+            "Change the network",
+        ),
+        (
+            outcome(0.71, trained=0.98, recalled=0.97, training_records=21),
+            "Memorizes its 21 training images",
+            "Get more images",
+        ),
+        (outcome(0.97, trained=1.0, recalled=0.5, history=LEVEL), "Good", "Use it"),
         # More images do not help a model that has not learned those that it has.
         (outcome(0.60, history=LEVEL, trained=0.61, weakest=WEAK_DOG), "Weak", "Choose another network"),
         (outcome(0.50, losses=[0.7, 0.69, 0.69, 0.69]), "At the level of guessing", "Choose another network"),

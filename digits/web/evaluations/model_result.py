@@ -76,7 +76,7 @@ def result_of(job: ModelJob) -> Result | None:
         return None
     metric, records = views.metric(kind.metric), manifest.splits[split].count
     interval = evaluated.intervals.get(kind.metric) if evaluated else None
-    measured = state.metrics
+    measured, recalled = state.metrics, (state.result or {}).get("recalled")
     losses = _finite(measured.val, "loss")
     outcome = Outcome(
         metric=metric,
@@ -87,6 +87,7 @@ def result_of(job: ModelJob) -> Result | None:
         interval=(interval.low, interval.high) if interval else None,
         baseline=views.baseline(manifest, split),
         trained=_end(_finite(measured.train, kind.metric)),
+        recalled=recalled.get(kind.metric) if isinstance(recalled, dict) else None,
         history=_finite(measured.val, kind.metric),
         losses=losses,
         training_loss=_end(_finite(measured.train, "loss")),
@@ -217,6 +218,11 @@ def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dic
         return {
             "url": url_for("datasets.new", kind=data.data_kind, clone=data.id),
             "hint": f"Add them where those of “{data.name}” are, then create the dataset again.",
+        }
+    if action == "fix_network":
+        return {
+            "url": url_for("jobs.clone", job_id=job.id),
+            "hint": "Clone it, edit its text, and check it before the training.",
         }
     return {"url": url_for("model_form.new", kind=kind, dataset=data.id), **_recommended(job, data)}
 

@@ -45,6 +45,8 @@ from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
 # Maximum time that a stopping worker waits while the lead saves the training, in seconds.
 LEAD_SECONDS = 300.0
+# Training records that are predicted at the end.
+MAX_RECALLED = 64
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +54,9 @@ log = logging.getLogger(__name__)
 def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Train as ``recipe`` describes; write snapshots and logs to the job's folder.
 
-    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known,
-    ``environment``, their number if there are several ``workers``, and ``ended_early`` with the reason if the training
-    ended early. Raises UserFault, or whatever the user's network raises.
+    Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known, the metrics
+    of ``recalled`` training records, ``environment``, their number if there are several ``workers``, and
+    ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the user's network raises.
     """
     job_folder = task_folder.parent
     meeting = Rendezvous(task_folder)
@@ -120,6 +122,8 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         flops = steps.shown.count_flops()  # builds the network again
     if flops is not None:
         result["flops"] = flops
+    if recalled := trainer.recall():
+        result["recalled"] = recalled
     return {**result, "ended_early": ended_early} if ended_early else result
 
 
@@ -335,6 +339,24 @@ class Trainer:
         self._wants_pictures = self._steps.writes_pictures
         if self.step:
             self._checkpoints.observe(self.step, epoch, values)
+
+    def recall(self) -> dict[str, float]:
+        """Return the metrics of some training records as a validation computes them, those that are finite.
+
+        They are worse than in training if the network predicts otherwise than it trains, and not because it memorizes.
+        """
+        evaluation, records = self._steps.evaluation, self._data.train
+        if evaluation is None:
+            return {}
+        size = min(len(records), self._data.batch_size)
+        count = max(1, min(len(records), MAX_RECALLED) // size)
+        places = np.arange(count * size).reshape(count, size)  # networks may require whole batches
+        with self._resources.save_state():
+            evaluation.begin(self.step)
+            found = [evaluation(records.read(each)) for each in places]
+        means = np.mean([rows[0] for rows, _ in found], axis=0, dtype=np.float64)
+        metrics = evaluation.summarize(means.tolist(), np.concatenate([values for _, values in found]))
+        return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
 
     def _is_interrupted(self) -> bool:
         self._progress("Validating")

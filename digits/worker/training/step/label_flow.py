@@ -112,7 +112,7 @@ def follow(
 
 @dataclass(frozen=True)
 class Suspect:
-    """A ``tensor`` whose values show whether it is what the ``operation`` of a loss expects: logits or probabilities."""
+    """A ``tensor`` whose values show whether it is what the ``operation`` of a loss expects."""
 
     tensor: Any
     operation: Any
@@ -141,8 +141,8 @@ class Suspect:
             return ""
         return _at(self.operation) + (
             f"the loss takes the logarithm of probabilities, but the network returns values from {low:.3g} to "
-            f"{high:.3g}: logits, most of which it clips, so it hardly learns. Pass from_logits=True to a loss of Keras, "
-            "use digits.classification_loss, or apply softmax or sigmoid first."
+            f"{high:.3g}: logits, most of which it clips, so it hardly learns. Pass from_logits=True to a loss of "
+            "Keras, use digits.classification_loss, or apply softmax or sigmoid first."
         )
 
 

@@ -203,3 +203,12 @@ def test_usual_losses_cause_no_warnings(preflight: Any, name: str) -> None:
 def test_images_that_are_scaled_twice_are_named(preflight: Any, lines: list[str]) -> None:
     found = warnings_of(preflight(network(*lines, OUT), epochs=20))
     assert len(found) == 1 and TWICE in found[0], found
+
+
+def test_a_training_reports_its_own_images_as_it_predicts_them(trained: Any, train: Any) -> None:
+    text = network(CONVOLUTION, KERAS_NORM.format(0.999), "x = tf.nn.relu(x)", OUT)
+    outcome = train(text, epochs=6, solver={"type": "ADAM", "learning_rate": 0.01})
+    recalled = outcome.of(events.Finished)[0].result["recalled"]
+    assert outcome.values("train", "accuracy")[-1] - recalled["accuracy"] > 0.2
+    usual = trained(networks.LINEAR).of(events.Finished)[0].result["recalled"]
+    assert usual.keys() >= {"loss", "accuracy"}
