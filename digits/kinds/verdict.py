@@ -160,6 +160,7 @@ def improves(values: Sequence[float], *, lower_is_better: bool) -> bool:
 def judge(outcome: Outcome) -> Verdict:
     """Return the verdict on ``outcome``: the first rule that applies decides."""
     level = outcome.level
+    action: Action
     if level != "good" and outcome.predicts_otherwise:
         title, action = "Predicts otherwise than it trains", "fix_network"
         reasons = [_predicted_otherwise(outcome)]

@@ -56,7 +56,7 @@ def run(recipe: recipes.Train, task_folder: Path, events: EventLog) -> dict[str,
 
     Returns the task's result: ``seed``, ``steps``, ``parameters``, ``flops`` per image if they are known, the metrics
     of ``recalled`` training records, ``environment``, their number if there are several ``workers``, and
-    ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the user's network raises.
+    ``ended_early`` with the reason if the training ended early. Raises UserFault, or whatever the network raises.
     """
     job_folder = task_folder.parent
     meeting = Rendezvous(task_folder)
@@ -354,7 +354,7 @@ class Trainer:
         with self._resources.save_state():
             evaluation.begin(self.step)
             found = [evaluation(records.read(each)) for each in places]
-        means = np.mean([rows[0] for rows, _ in found], axis=0, dtype=np.float64)
+        means = np.stack([rows[0] for rows, _ in found]).mean(axis=0)
         metrics = evaluation.summarize(means.tolist(), np.concatenate([values for _, values in found]))
         return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
 
