@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from digits.core import events
+from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 
 CHANCE, BATCH, SLOW, PROBABILITIES, LOGITS, ACTIVATION, TWICE = (
@@ -85,7 +88,14 @@ def line_of(message: str, text: str, line: str) -> bool:
     return bool(found) and line in text.split("\n")[int(found[1]) - 1]
 
 
-@pytest.mark.parametrize("name", PREDICTIONS)
+def some(table: dict[str, Any], *names: str) -> list[Any]:
+    """Return the names in ``table``, all but some ``names`` for the nightly tests."""
+    return [name if name in names else pytest.param(name, marks=pytest.mark.nightly) for name in table]
+
+
+@pytest.mark.parametrize(
+    "name", some(PREDICTIONS, "keras dropout", "slim normalization", "largest of the batch")
+)
 def test_predictions_that_depend_on_chance_or_the_batch_are_named_with_their_line(
     preflight: Any, name: str
 ) -> None:
@@ -95,7 +105,7 @@ def test_predictions_that_depend_on_chance_or_the_batch_are_named_with_their_lin
     assert words in message and line_of(message, text, lines[line - 1]), message
 
 
-@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("name", some(HARMLESS, "slim normalization", "zero initial weights"))
 def test_usual_networks_cause_no_warnings(preflight: Any, name: str) -> None:
     assert warnings_of(preflight(network(*HARMLESS[name]), epochs=20)) == []
 
@@ -108,12 +118,22 @@ SLIM_NORM = "x = slim.batch_norm(x, is_training=self.is_training, decay={})"
     ("line", "momentum", "epochs", "is_slow"),
     [
         (KERAS_NORM, 0.999, 10, True),
-        (KERAS_NORM, 0.99, 1, True),
-        (KERAS_NORM, 0.99, 40, False),
         (KERAS_NORM, 0.9, 3, False),
-        (SLIM_NORM, 0.999, 10, True),
-        (SLIM_NORM, 0.9, 3, False),
-        ("x = tf.layers.batch_normalization(x, training=self.is_training, momentum={})", 0.999, 10, True),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (
+                (KERAS_NORM, 0.99, 1, True),
+                (KERAS_NORM, 0.99, 40, False),
+                (SLIM_NORM, 0.999, 10, True),
+                (SLIM_NORM, 0.9, 3, False),
+                (
+                    "x = tf.layers.batch_normalization(x, training=self.is_training, momentum={})",
+                    0.999,
+                    10,
+                    True,
+                ),
+            )
+        ),
     ],
 )
 def test_slow_moving_averages_are_measured(
@@ -174,34 +194,66 @@ RIGHT_LOSSES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_losses_of_other_values_are_named(preflight: Any, name: str) -> None:
-    words, output, loss = LOSSES[name]
-    found = warnings_of(preflight(network(FLAT, output, loss=loss), epochs=20))
-    assert [message for message in found if words in message and message.startswith("Line ")], found
+def test_losses_of_other_values_are_named(in_child: Any, tmp_path: Path) -> None:
+    for name, (words, output, loss) in LOSSES.items():
+        found = in_child(_loss_warnings, tmp_path, network(FLAT, output, loss=loss))
+        assert [message for message in found if words in message and message.startswith("Line ")], (
+            name,
+            found,
+        )
 
 
-@pytest.mark.parametrize("name", RIGHT_LOSSES)
-def test_usual_losses_cause_no_warnings(preflight: Any, name: str) -> None:
-    output, loss = RIGHT_LOSSES[name]
+def test_usual_losses_cause_no_warnings(in_child: Any, tmp_path: Path) -> None:
     words = (PROBABILITIES, LOGITS, ACTIVATION)
-    found = warnings_of(preflight(network(FLAT, output, loss=loss), epochs=20))
-    assert [message for message in found if any(each in message for each in words)] == []
+    for name, (output, loss) in RIGHT_LOSSES.items():
+        found = in_child(_loss_warnings, tmp_path, network(FLAT, output, loss=loss))
+        assert [message for message in found if any(each in message for each in words)] == [], name
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        ["x = tf.keras.layers.Rescaling(1 / 255)(self.x / 255.0)", "x = tf.keras.layers.Conv2D(4, 3)(x)"],
-        ["x = slim.flatten(self.x / 255.0) / 255.0"],
-        ["x = (self.x / 255.0) / 127.5 - 1.0", "x = slim.conv2d(x, 4, [3, 3])"],
-        [
-            "x = tf.keras.Sequential([tf.keras.layers.Rescaling(1 / 255), tf.keras.layers.Conv2D(4, 3)])(self.x / 255.0)"
-        ],
+def _loss_warnings(folder: Path, text: str) -> list[str]:
+    """Return the warnings about the loss of a network for four classes. Call it with `in_child`."""
+    import tensorflow as tf
+
+    from digits.worker import network_loader
+    from digits.worker.network import tower
+    from digits.worker.network.variables import VariableStore
+    from digits.worker.training.step import label_flow
+
+    path = folder / "network.py"
+    path.write_text(text)
+    net, store = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
+    known: list[Any] = []
+
+    def build(x: Any, y: Any) -> list[Any]:
+        built = net.build(store, tower.VALIDATION, x, y)
+        losses = [item.loss for item in built.objectives]
+        known[:] = [label_flow.follow(x, y, losses, (), 4, [built.output]), label_flow.suspects(x, y, losses)]
+        return [item.tensor for item in known[1]]
+
+    signature = [tf.TensorSpec([None, 12, 12, 1], tf.float32), tf.TensorSpec([None], tf.int64)]
+    function = tf.function(build, autograph=False, input_signature=signature)
+    pixels = np.random.default_rng(1).integers(0, 256, (8, 12, 12, 1)).astype(np.float32)
+    values = [item.numpy() for item in function(pixels, np.arange(8) % 4)]
+    judged = [each.judge(value) for each, value in zip(known[1], values, strict=True)]
+    return [*known[0].warnings, *filter(None, judged)]
+
+
+SCALED = {
+    "rescaling": [
+        "x = tf.keras.layers.Rescaling(1 / 255)(self.x / 255.0)",
+        "x = tf.keras.layers.Conv2D(4, 3)(x)",
     ],
-)
-def test_images_that_are_scaled_twice_are_named(preflight: Any, lines: list[str]) -> None:
-    found = warnings_of(preflight(network(*lines, OUT), epochs=20))
+    "in lines": ["x = slim.flatten(self.x / 255.0) / 255.0"],
+    "to -1 to 1": ["x = (self.x / 255.0) / 127.5 - 1.0", "x = slim.conv2d(x, 4, [3, 3])"],
+    "in a model": [
+        "x = tf.keras.Sequential([tf.keras.layers.Rescaling(1 / 255), tf.keras.layers.Conv2D(4, 3)])(self.x / 255.0)"
+    ],
+}
+
+
+@pytest.mark.parametrize("name", some(SCALED, "in a model"))
+def test_images_that_are_scaled_twice_are_named(preflight: Any, name: str) -> None:
+    found = warnings_of(preflight(network(*SCALED[name], OUT), epochs=20))
     assert len(found) == 1 and TWICE in found[0], found
 
 
