@@ -258,9 +258,13 @@ def test_images_that_are_scaled_twice_are_named(preflight: Any, name: str) -> No
 
 
 def test_a_training_reports_its_own_images_as_it_predicts_them(trained: Any, train: Any) -> None:
-    text = network(CONVOLUTION, KERAS_NORM.format(0.999), "x = tf.nn.relu(x)", OUT)
-    outcome = train(text, epochs=6, solver={"type": "ADAM", "learning_rate": 0.01})
+    lines = [
+        "x = tf.keras.layers.Conv2D(4, 3)(self.x + 200.0)",
+        KERAS_NORM.format(0.999),
+        "x = tf.nn.tanh(x)",
+    ]
+    outcome = train(network(*lines, OUT), epochs=6, solver={"type": "ADAM", "learning_rate": 0.01})
     recalled = outcome.of(events.Finished)[0].result["recalled"]
     assert outcome.values("train", "accuracy")[-1] - recalled["accuracy"] > 0.2
-    usual = trained(networks.LINEAR).of(events.Finished)[0].result["recalled"]
+    usual = trained(networks.LINEAR, name="usual").of(events.Finished)[0].result["recalled"]
     assert usual.keys() >= {"loss", "accuracy"}
