@@ -460,7 +460,11 @@ class _Learner:
 
     def _numbers(self) -> Iterator[_Spelling]:
         """Yield the spellings in which names are numbers, filled with zeros to the same width, after a common word."""
-        if not any(_number(place.name) for place in self.written.values()):
+        numbers = [number for place in self.written.values() if (number := _number(place.name))]
+        fewest_digits = min(map(len, numbers), default=0)
+        if not numbers or not any(
+            all(number == f"{int(number):0{width}d}" for number in numbers) for width in (1, fewest_digits)
+        ):
             return
         words: Counter[str] = Counter()
         widths: Counter[int] = Counter()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from digits.data.sources import UnusableSource
+from digits.kinds.split_lists import divide
 from tests.kinds.detection.test_formats import voc_file
 from tests.kinds.detection.test_yolo import BOX, SIZE, write
 from tests.kinds.forms import Forms
@@ -136,6 +137,20 @@ def test_lists_without_images_are_refused(tmp_path: Path) -> None:
     texts(root, {"train.txt": "0.png\n", "val.txt": "x.png\n"})
     with pytest.raises(UnusableSource, match=r"No image in val\.txt is usable in"):
         splits_of(root)
+
+
+@pytest.mark.parametrize("folder", ["valid", "valid2", "/data/valid2"])
+def test_images_of_other_folders_with_the_same_names_are_not_moved(tmp_path: Path, folder: str) -> None:
+    files = ["train/0001.jpg", "train/0002.jpg", "valid/0003.jpg"]
+    (tmp_path / "val.txt").write_text(f"{folder}/0001.jpg\n{folder}/0003.jpg\n")
+    warnings: list[str] = []
+    if folder != "valid":
+        with pytest.raises(UnusableSource):
+            divide({"val": str(tmp_path / "val.txt")}, tmp_path, files, warnings)
+        return
+    found = divide({"val": str(tmp_path / "val.txt")}, tmp_path, files, warnings)
+    assert found == {"val": [2], "train": [0, 1]}
+    assert "val.txt: 1 image not found: valid/0001.jpg." in warnings
 
 
 def test_lists_that_declare_no_splits(tmp_path: Path) -> None:
