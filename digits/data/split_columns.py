@@ -7,11 +7,13 @@ folds, of which the first is for validation.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.declared_splits import affixed_splits, split_in, split_named
+from digits.data.parquet import cell_text
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.table_columns import FLAGS, Column
 
@@ -75,6 +77,27 @@ def find_split_columns(names: Sequence[str], columns: Mapping[int, Column]) -> S
             "Keep one of them, with the values train, val and test.",
         )
     return found[0] if found else None
+
+
+def find_split_keys(
+    objects: Iterable[Mapping[str, Any]], skipped: Collection[str] = ()
+) -> tuple[Callable[[Mapping[str, Any]], str], str]:
+    """Return a function that returns the split of an object by its keys, empty if none declares it, and a remark.
+
+    All keys but those ``skipped`` are like the columns of a table. The function raises ValueError, and this one
+    UnusableSource.
+    """
+    columns: dict[str, Column] = {}
+    for item in objects:
+        for name in item.keys() - set(skipped):
+            columns.setdefault(name, Column()).add(cell_text(item[name]))
+    names = list(columns)
+    found = find_split_columns(names, dict(enumerate(columns.values())))
+
+    def split_of(item: Mapping[str, Any]) -> str:
+        return found.split_of([cell_text(item.get(name)) for name in names]) if found else ""
+
+    return split_of, found.remark if found else ""
 
 
 def _words(name: str, place: int, column: Column) -> SplitColumns | None:

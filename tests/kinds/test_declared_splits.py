@@ -238,6 +238,27 @@ def test_a_column_of_metadata(tmp_path: Path) -> None:
     assert brightness(made, "test") == [2, 5]
 
 
+@pytest.mark.parametrize("key", [{"split": "test"}, {"is_test": True}])
+def test_keys_of_json_lines(tmp_path: Path, key: dict[str, Any]) -> None:
+    other = {"split": "train"} if "split" in key else {"is_test": False}
+    items = [
+        {"file_name": f"{name}/{number}.png", "label": [name], **(key if number > 1 else other)}
+        for name in CLASSES
+        for number in range(3)
+    ]
+    classes = Forms("image-classification", tmp_path / "classes")
+    class_folders(classes.data, 3, 0)
+    (classes.data / "metadata.jsonl").write_text("\n".join(map(json.dumps, items)))
+    made = classes.create(method="huggingface", dataset_folder=classes.data, folder_pct_val=0, **SIZE)
+    assert made.counts == {"train": 4, "test": 2} and brightness(made, "test") == [2, 5]
+    boxes = Forms("image-object-detection", tmp_path / "boxes")
+    class_folders(boxes.data, 3, 0)
+    objects = {"objects": {"bbox": [[4, 2, 4, 4]], "categories": ["bolt"]}}
+    (boxes.data / "metadata.jsonl").write_text("\n".join(json.dumps(item | objects) for item in items))
+    made = boxes.create(train_image_folder=boxes.data, pct_val=0, **SIZE)
+    assert made.counts == {"train": 4, "test": 2} and brightness(made, "test") == [2, 5]
+
+
 def test_classes_in_the_names_of_images_in_the_only_folder(tmp_path: Path) -> None:
     forms = Forms("image-classification", tmp_path / "data")
     for number in range(8):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -29,6 +30,7 @@ from digits.data.sources import (
     show,
     shuffle,
 )
+from digits.data.split_columns import find_split_keys
 from digits.data.table_columns import FLAGS, Column, list_items
 from digits.data.table_contents import has_run_lengths, refuse_contents
 from digits.data.tables import (
@@ -43,6 +45,7 @@ from digits.data.tables import (
     has_no_image,
     is_number,
     one_line,
+    open_json_lines,
     open_lines,
     open_table,
 )
@@ -233,10 +236,12 @@ def json_rows(path: Path, root: Path, label_column: str, remarks: list[str]) -> 
 
     Raises UnusableSource.
     """
-    return find_images(_json_rows(path, label_column), path, root, remarks)
+    return find_images(_json_rows(path, label_column, remarks), path, root, remarks)
 
 
-def _json_rows(path: Path, label_column: str) -> Iterator[Row[str]]:
+def _json_rows(path: Path, label_column: str, remarks: list[str]) -> Iterator[Row[str]]:
+    split_of, remark = find_split_keys(_valid_objects(path), [label_column])
+    remarks += filter(None, [remark])
     lines, _ = open_lines(path)
     for number, line in enumerate(lines, 1):
         if not line.strip():
@@ -255,11 +260,21 @@ def _json_rows(path: Path, label_column: str) -> Iterator[Row[str]]:
                     f"Enter the name of one of its fields: {listed(item)}.",
                 )
             name, label = item.get("file_name"), item.get(label_column)
+            if isinstance(label, list):
+                label = _only(list(map(str, label)))
             if isinstance(label, bool) or not isinstance(label, (str, int)):
                 raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
-            yield Row(number, name if isinstance(name, str) else "", _class_name(str(label)))
+            file = name if isinstance(name, str) else ""
+            yield Row(number, file, _class_name(str(label)), split=split_of(item))
         except ValueError as error:
             yield Row(number, "", None, str(error))
+
+
+def _valid_objects(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the objects before the first line that is none."""
+    with contextlib.suppress(UnusableSource):
+        for _, item in open_json_lines(path):
+            yield item
 
 
 def read_text_files(

@@ -5,12 +5,13 @@ See https://huggingface.co/docs/datasets/image_dataset#object-detection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from digits.data.numbers import parse_number
 from digits.data.path_rules import ImageTree
+from digits.data.split_columns import find_split_keys
 from digits.data.tables import IMAGE_COLUMNS, Faults, open_json_lines
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.box_order import SIDES
@@ -24,26 +25,36 @@ CLASS_KEYS = ("categories", "category", "label", "labels")
 
 def _open(source: Source) -> Annotations:
     faults = Faults(source.labels)
-    return Annotations(_read(source.labels, source.images, faults), faults=[faults], orders=SIDES)
+    lines = list(open_json_lines(source.labels))
+    split_of, note = find_split_keys((item for _, item in lines), ["objects"])
+    images = _read(source.labels, lines, source.images, split_of, faults)
+    return Annotations(images, faults=[faults], orders=SIDES, split_note=note)
 
 
-def _read(path: Path, root: Path, faults: Faults) -> Iterator[AnnotatedImage]:
+def _read(
+    path: Path,
+    lines: list[tuple[int, dict[str, Any]]],
+    root: Path,
+    split_of: Callable[[dict[str, Any]], str],
+    faults: Faults,
+) -> Iterator[AnnotatedImage]:
     """Yield the images of a file, which are below ``root``, a real path.
 
-    Lines that cannot be used are added to ``faults``. Raises UnusableSource for a file in a different format.
+    Lines that cannot be used are added to ``faults``.
     """
-    items = [(line, _image_of(item), item) for line, item in open_json_lines(path)]
+    items = [(line, _image_of(item), item) for line, item in lines]
     matches = ImageTree(root).match(name for _, name, _ in items)
     faults.notes = matches.remarks(path.name)
     for line, name, item in items:
         try:
             file = matches.locate(name)
             boxes = read_boxes(item.get("objects"), f"line {line}")
+            split = split_of(item)
         except ValueError as error:
             faults.add(line, str(error))
             continue
         faults.usable += 1
-        yield AnnotatedImage(file, boxes, declared_size(item.get("width"), item.get("height")))
+        yield AnnotatedImage(file, boxes, declared_size(item.get("width"), item.get("height")), split=split)
 
 
 def _image_of(item: dict[str, Any]) -> str:
