@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,11 +38,25 @@ class Description:
     name: str = ""
 
 
+# The target of a model without class names, until its network is built.
+_UNKNOWN_NUMBERS = Numbers.of(["output"])
+_MAX_NUMBERS = 10_000
+
+
+def complete_target(manifest: Manifest, output: Any) -> None:
+    """Set the target of an `empty_dataset` without labels if the ``output`` of its network is [N, numbers]."""
+    shape = getattr(output, "shape", None)
+    if manifest.target == _UNKNOWN_NUMBERS and shape is not None and shape.rank == 2:
+        count = shape[1] or 1
+        if 1 < count <= _MAX_NUMBERS:
+            manifest.target = Numbers.of([f"output {number}" for number in range(1, count + 1)])
+
+
 def empty_dataset(
     labels: list[str], height: int, width: int, channels: int, resize_mode: ResizeMode
 ) -> Manifest:
     """Return the manifest of an empty dataset: for classification if there are ``labels``, otherwise generic."""
-    target: Target = ClassIndex.of(labels) if labels else Numbers.of(["output"])
+    target: Target = ClassIndex.of(labels) if labels else _UNKNOWN_NUMBERS
     if channels not in (1, 3):
         raise UserFault(
             f"The model takes images with {channels} channels.",

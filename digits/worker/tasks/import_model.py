@@ -32,7 +32,7 @@ from digits.data.unpacking import ENDINGS, ArchiveError, Limits
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.importing.archive import from_archive, is_archive
-from digits.worker.importing.description import Description
+from digits.worker.importing.description import Description, complete_target
 from digits.worker.importing.model_files import from_files
 from digits.worker.input import feeds
 from digits.worker.network import inference
@@ -117,6 +117,7 @@ def _write(description: Description, target: Path) -> dict[str, Any]:
     traced, fault = inference.trace_for_display(net, store)
     if fault is not None:
         raise fault
+    complete_target(manifest, traced.built.output)
     step = 0
     if description.weights is not None:
         restored = restore.restore(description.weights, store.variables)

@@ -366,6 +366,8 @@ def test_all_models_without_class_names_are_imported(site: Site, in_child: Calla
         predicted = site.api.classify(job_id, gray.getvalue()).predictions
         assert predicted["values"] == pytest.approx(expected, rel=1e-3), predicted
         assert site.get(f"/models/{job_id}").status_code == 200
+        manifest = site.services.store.folder / job_id / "dataset.json"
+        assert json.loads(manifest.read_text())["target"]["shape"] == [2]
         return job_id
 
     for name in ("whole.keras", "whole.h5", "saved", "weights", "checkpoint"):
