@@ -48,9 +48,11 @@ def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
     images, labels = chunk.batch(0)
     images, labels = images[:MAX_IMAGES], labels[:MAX_IMAGES]
     x = resources.data.preparation(images)
+    predictions = list(_of_predictions(resources, steps, x))
     return [
-        *_of_predictions(resources, steps, x),
-        *_of_averages(resources, steps, chunk),
+        *predictions,
+        # Predictions by the statistics of the batch do not use them.
+        *(() if predictions else _of_averages(resources, steps, chunk)),
         *_of_values(resources, steps, images, labels),
     ]
 
@@ -76,7 +78,7 @@ def _of_predictions(resources: Resources, steps: Steps, x: tf.Tensor) -> Iterato
             yield (
                 f"{_at(line)}the network predicts something else for the same image each time, because it draws "
                 "random numbers while it predicts. Draw them only in training: pass training=self.is_training to Keras "
-                "layers, and is_training=self.is_training to slim."
+                "layers instead of training=True, and is_training=self.is_training to slim."
             )
             return
         try:
@@ -89,8 +91,8 @@ def _of_predictions(resources: Resources, steps: Steps, x: tf.Tensor) -> Iterato
             yield (
                 f"{_at(line)}the prediction for an image depends on the other images of its batch, so the validation "
                 "and every use of the model give other results. Normalize by moving averages while predicting: pass "
-                "training=self.is_training to Keras layers, is_training=self.is_training to slim, and compute no "
-                "statistics over the first axis."
+                "training=self.is_training to Keras layers instead of training=True, is_training=self.is_training to "
+                "slim, and compute no statistics over the first axis."
             )
 
 

@@ -45,7 +45,7 @@ def value_of(kind: str, label: int, pixels: np.ndarray, random: np.random.Genera
     if kind == "image-multilabel":
         return random.integers(0, 2, 4).astype(float).tolist()
     if kind == "image-regression":
-        return [10 + 5 * label, 20 + 9 * label]
+        return [10.0 + 5 * label, 20.0 + 9 * label]
     return pixels if kind == "image-processing" else label
 
 
