@@ -118,7 +118,9 @@ def _words(name: str, place: int, column: Column) -> SplitColumns | None:
     declared = affixed_splits(column.values)
     splits = {value: split for value in column.values if (split := split_named(value))}
     splits |= {value: split for group in declared.values() for split, own in group.items() for value in own}
-    if len(splits) < len(column.values) and not (divides and splits):
+    # One other value, such as unassigned, is a fault of its rows.
+    is_divided = (divides and splits) or (declared and len(splits) + 1 == len(column.values))
+    if len(splits) < len(column.values) and not is_divided:
         return None
     if "train" not in splits.values() and len(set(splits.values())) > 1:
         raise UnusableSource(

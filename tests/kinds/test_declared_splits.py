@@ -58,6 +58,14 @@ def test_class_folders(tmp_path: Path, names: tuple[str, ...], inner: str) -> No
     assert made.remarks[0].startswith(f"The splits of the source are used: {names[0]} for training")
 
 
+def test_folders_of_splits_in_folders_of_the_same_name(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for name in ("training_set", "test_set"):
+        class_folders(forms.data / name / name, 4, 0)
+    made = forms.create(folder_train=forms.data, folder_pct_val=0, **SIZE)
+    assert made.counts == {"train": 8, "test": 8} and made.manifest.groups == list(CLASSES)
+
+
 def test_a_flat_test_folder_is_left_out(tmp_path: Path) -> None:
     forms = Forms("image-classification", tmp_path / "data")
     class_folders(forms.data / "train", 8, 0)

@@ -168,6 +168,12 @@ def _label_columns(table: TableFile, places: list[int], columns: Mapping[int, Co
     fractions = [place for place in places if columns[place].are_fractions]
     if fractions and fractions == places:
         need_no_fractions(table, fractions)
+    if len(places) == 1 and fractions and not flags:
+        name = show(table.columns[places[0]])
+        raise UnusableSource(
+            f"The column “{name}” of {show(table.path.name)} contains numbers between 0 and 1.",
+            "Write classes into it, or create a dataset for regression.",
+        )
     label, *_ = [place for place in places if not columns[place].are_numbers] or places
     if others := [place for place in places if place != label]:
         name = show(table.columns[label])

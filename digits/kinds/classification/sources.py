@@ -13,7 +13,7 @@ from msgspec import structs
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
 from digits.data.dataset_folder import METADATA, find
-from digits.data.declared_splits import describe_splits, split_folders
+from digits.data.declared_splits import describe_splits, inner_root, split_folders
 from digits.data.image_lists import is_visible, need_an_image, visible_entries
 from digits.data.named_classes import named_classes_in
 from digits.data.sources import UnusableSource, listed, show
@@ -132,7 +132,7 @@ class Folders(FormSource):
         folders = [*form.folder_train.lines(), *(form.folder_train_more.data or "").splitlines()]
         if len(folders) != 1 or self.own_splits(form):
             return {}
-        found = split_folders(folders[0])
+        found = {split: inner_root(path) for split, path in split_folders(folders[0]).items()}
         return {
             split: path
             for split, path in found.items()
@@ -141,8 +141,8 @@ class Folders(FormSource):
 
     def describe_declared(self, form: Any, folders: Mapping[str, Path]) -> str:
         """Return a note about the ``folders`` of the declared splits, and those without classes."""
-        found = split_folders(folders["train"].parent)
-        flat = [path for split, path in found.items() if split not in folders]
+        entered = [*form.folder_train.lines(), *(form.folder_train_more.data or "").splitlines()]
+        flat = [path for split, path in split_folders(entered[0]).items() if split not in folders]
         left_out = [path.name for path in flat if form.meta.data_roots.contain(path)]
         verb = "contains" if len(left_out) == 1 else "contain"
         return describe_splits(folders) + (

@@ -91,12 +91,22 @@ class LabeledImages:
 
     @classmethod
     def combine(cls, rows: Iterable[Row[Labels]], stored: ParquetImages | None = None) -> LabeledImages:
-        """Combine the labels of usable rows that name the same image; the images may be ``stored`` in the table."""
+        """Combine the labels of usable rows that name the same image; the images may be ``stored`` in the table.
+
+        Raises UnusableSource if rows declare several splits for an image.
+        """
         images = cls({}, {}, [], stored)
+        split_of: dict[str, str] = {}
         for row in rows:
             if row.file in images.labels_of:
                 images.repeated.append(f"{row.place}: {show(row.file)}")
+                if row.split != split_of[row.file]:
+                    raise UnusableSource(
+                        f"{row.place}: {show(row.file)} is in the splits {split_of[row.file]} and {row.split}.",
+                        "Write one split for each image.",
+                    )
             else:
+                split_of[row.file] = row.split
                 images.labels_of[row.file] = set()
                 images.splits.append(row.split)
                 images.lines[row.file] = row.place
@@ -278,9 +288,15 @@ def _list_parser(count: int, place: int, separator: str) -> Callable[[Cells], La
             return choices
         if is_list(cell):
             raise ValueError(f"“{show(cell[:80])}” is a list in brackets, unlike other cells")
-        return tuple(filter(None, map(str.strip, cell.split(separator))))
+        return tuple(filter(None, map(_without_quotes, cell.split(separator))))
 
     return parse
+
+
+def _without_quotes(item: str) -> str:
+    item = item.strip()
+    is_quoted = len(item) > 1 and item[0] == item[-1] in {"'", '"'}
+    return item[1:-1].strip() if is_quoted else item
 
 
 def _brackets_parser(count: int, place: int, spaced: bool) -> Callable[[Cells], Labels]:

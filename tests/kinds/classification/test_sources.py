@@ -522,6 +522,7 @@ def test_a_column_of_each_class(tmp_path: Path, yes: str, no: str, more: str) ->
         ),
         ("image,cat,dog\na.png,0,0\nb.png,0,1\n", "line 2: no label"),
         ("image,cat,dog\na.png,0.9,0.1\nb.png,0.2,0.8\n", "cat, dog of .* numbers between 0 and 1"),
+        ("image,score\na.png,0.9\nb.png,0.25\n", "“score” of .* create a dataset for regression"),
         ("image,label\na.png,\"['cat', 'dog']\"\nb.png,['cat']\n", "line 2: several labels: “cat, dog”"),
         (
             "image,label\na.png,cat\nb.png,dog\na.png,dog\n",

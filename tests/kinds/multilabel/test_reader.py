@@ -221,9 +221,10 @@ def test_ids_with_numbers_for_labels(tmp_path: Path) -> None:
         ("['dog' 'cat']", "['cat']", "[]"),
         ("{dog,cat}", "{cat}", "{}"),
         ("[dog, cat]", "[cat]", "[]"),
+        ("'dog','cat'", "'cat'", ""),
     ],
 )
-def test_lists_in_brackets(tmp_path: Path, cells: tuple[str, ...]) -> None:
+def test_lists_in_the_words_of_other_programs(tmp_path: Path, cells: tuple[str, ...]) -> None:
     file = io.StringIO()
     csv.writer(file).writerows([("image", "labels"), *zip(TWO, cells, strict=True)])
     assert read(tmp_path, file.getvalue()) == TWO
@@ -272,6 +273,12 @@ def test_columns_of_other_values_are_not_labels(tmp_path: Path) -> None:
     made = plan(tmp_path, text)
     assert made.target.names == ["cat", "dog"]
     assert made.warnings[0] == "city has other values than 0 and 1: not used as labels."
+
+
+def test_an_image_in_several_splits_is_refused(tmp_path: Path) -> None:
+    text = "image,labels,split\na.png,x,train\nb.png,y,val\na.png,y,val\n"
+    with pytest.raises(UnusableSource, match=r"line 4: a\.png is in the splits train and val"):
+        plan(tmp_path, text)
 
 
 def test_truth_values_declare_the_splits(tmp_path: Path) -> None:
