@@ -3,9 +3,9 @@
     .venv/bin/python benchmarks/large_requests.py [--requests 2000] [--seed 0] [--slowest 5]
 
 Starts a server with two datasets and two models, and sends it requests of up to 70 MB to random routes, with random
-methods, content types, fields and shapes, and those that once were expensive. Prints one line of JSON: the largest
-growth of the server's memory in MB, streamed uploads excluded, the longest wait of ``/health`` in milliseconds of the
-server's CPU time, the targets, and the requests with the largest values.
+methods, content types, fields and shapes, those that once were expensive, and those for large folders. Prints one line
+of JSON: the largest growth of the server's memory in MB, streamed uploads excluded, the longest wait of ``/health`` in
+milliseconds of the server's CPU time, the targets, and the requests with the largest values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from random import Random
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.large_requests import Costs, Request, hard_requests, large_server, random_request  # noqa: E402
+from tests.large_requests import Costs, Request, hard_requests, large_inputs, large_server, random_request  # noqa: E402
 
 TARGET_MB = 100
 TARGET_MILLISECONDS = 250
@@ -40,7 +40,10 @@ def main() -> None:
         Costs(server) as costs,
     ):
         drawn = [random_request(server, random) for _ in range(options.requests)]
-        measured = [(request, *costs.measure(request)) for request in [*hard_requests(server), *drawn]]
+        measured = [
+            (request, *costs.measure(request))
+            for request in [*hard_requests(server), *large_inputs(server), *drawn]
+        ]
     growth = [(size, request) for request, _, size, _ in measured if not request.is_streamed_upload]
     waits = [(wait, request) for request, _, _, wait in measured]
 

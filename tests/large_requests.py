@@ -12,6 +12,7 @@ import contextlib
 import http.client
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,9 @@ from urllib.parse import quote, urlencode
 
 ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 70_000_000
+# Below the data root, with the names of their files.
+LARGE_FOLDERS = {"photos": "IMG_20240{0}_{0:06}.jpg", "long": "ab" * 92 + "{0:06}.jpg"}
+LARGE_COUNT = 20_000
 GIVE_UP_SECONDS = 120.0
 
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -96,6 +100,7 @@ class Server:
     models: list[str]
     kinds: list[str]
     folder: str
+    data: str
 
     @property
     def pid(self) -> int:
@@ -223,6 +228,43 @@ def hard_requests(server: Server) -> list[Request]:
     ]
 
 
+def large_inputs(server: Server) -> list[Request]:
+    """Requests for folders of thousands of similar names, and with as many changes as fit into a request."""
+    images, _ = server.models
+    dataset = server.datasets[0]
+    forms, form = {"Content-Type": "multipart/form-data; boundary=x"}, {"Content-Type": FORM}
+    predict = "/models/images/classification/classify_one.json"
+    requests = []
+    for folder in LARGE_FOLDERS:
+        place = f"{server.data}/{folder}"
+        for wrong in (f"{place}/IMG_20240101_1234567.jpg", f"{place}/{'ba' * 92}x.jpg", f"{place}/a"):
+            fields = {"job_id": images, "image_path": wrong, "image_folder": wrong, "db_path": wrong}
+            requests += [
+                Request("GET", f"/models/image?{urlencode({'path': wrong})}"),
+                Request("GET", f"/autocomplete/path?{urlencode({'query': wrong})}"),
+                Request("GET", f"/models/images/classification/infer_one?{urlencode(fields)}"),
+                Request("POST", predict, form, urlencode(fields).encode()),
+                Request("POST", f"/models/{images}/predictions.json", form, urlencode(fields).encode()),
+                Request(
+                    "POST", "/datasets/images/resize-example", form, urlencode({"example": wrong}).encode()
+                ),
+            ]
+        requests.append(Request("GET", f"/autocomplete/path?{urlencode({'query': f'{place}/'})}"))
+        head = _part("job_id", images.encode()) + _part("image_folder", place.encode())
+        head += _part("image_list", b"", "a.txt")[:-2]
+        path = f"/models/{images}/predictions.json"
+        requests.append(Request("POST", path, forms, head, b"IMG_1.jpg\n", 4_000_000, b"\r\n--x--\r\n"))
+    changes = json.dumps({f"train/{number}": {"exclude": True} for number in range(100_000)})
+    edits = json.dumps({"exclude": [["train", number] for number in range(250_000)]})
+    for path, name, text in (
+        (f"/datasets/{dataset}/pending-edits.json", "changes", changes),
+        (f"/datasets/{dataset}/versions.json", "edits", edits),
+    ):
+        body = _part("dataset_name", b"x") + _part(name, text.encode()) + b"--x--\r\n"
+        requests.append(Request("POST", path, forms, body))
+    return requests
+
+
 def _part(name: str, value: bytes, filename: str = "") -> bytes:
     file = f'; filename="{filename}"' if filename else ""
     head = f'--x\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n'
@@ -341,6 +383,11 @@ def main(folder: Path) -> None:
 
     settings = site_settings(folder, max_upload=2**30)
     settings.data_roots[0].mkdir()
+    for name, pattern in LARGE_FOLDERS.items():
+        large = settings.data_roots[0] / name
+        large.mkdir()
+        for number in range(LARGE_COUNT):
+            os.close(os.open(large / pattern.format(number), os.O_CREAT | os.O_WRONLY, 0o600))
     app = create_app(settings)
     site = Site(app, app.test_client(), settings.data_roots[0])
     recipes = [
@@ -366,7 +413,8 @@ def main(folder: Path) -> None:
         )
         kinds = [kind.route for kind in all_kinds().values()]
         started = {"port": port, "routes": routes, "datasets": datasets, "models": models, "kinds": kinds}
-        print(json.dumps(started | {"folder": str(folder)}), flush=True)
+        places = {"folder": str(folder), "data": str(settings.data_roots[0])}
+        print(json.dumps(started | places), flush=True)
 
     servers.serve(app, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
 

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.large_requests import Costs, Request, Server, hard_requests, large_server, random_request
+from tests.large_requests import (
+    Costs,
+    Request,
+    Server,
+    hard_requests,
+    large_inputs,
+    large_server,
+    random_request,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -52,5 +60,5 @@ def test_large_requests_take_little(server: Server, costs: Costs) -> None:
 
 
 def test_requests_that_were_expensive_take_little(server: Server, costs: Costs) -> None:
-    for request in hard_requests(server):
+    for request in [*hard_requests(server), *large_inputs(server)]:
         check(costs, request)

@@ -42,7 +42,7 @@ _COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {
 def facts(job: ModelJob) -> ModelFacts:
     """Return the numbers of a model."""
     state = services().scheduler.task_state(job, job.tasks[0])
-    snapshot = job.snapshots().default
+    snapshot = in_thread(job.snapshots).default
     results = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
     measured = next((item for item in results if item.records), None)
     flops = (state.result or {}).get("flops")

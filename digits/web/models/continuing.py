@@ -12,12 +12,13 @@ from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
 from digits.web.jobs.serializers import data_of, kind_of
+from digits.web.offload import in_thread
 from digits.web.request_limits import limited
 
 
 def can_continue(job: ModelJob) -> bool:
     """Return whether a training that has finished can continue."""
-    return job.status is Status.DONE and _has_data(job) and job.epochs_done > 0
+    return job.status is Status.DONE and _has_data(job) and _epochs_done(job) > 0
 
 
 def epochs_of_request(job: ModelJob) -> float | None:
@@ -37,7 +38,7 @@ def epochs_of_request(job: ModelJob) -> float | None:
             if job.is_imported
             else "Wait until it has ended, or abort it.",
         )
-    done = job.epochs_done
+    done = _epochs_done(job)
     if not done:
         raise NotAllowed(
             f"“{job.name}” cannot be continued: it has no resume point.",
@@ -90,6 +91,10 @@ def schedule_note(recipe: Train) -> str:
         f"The learning rate ({name}) depends on the number of epochs: from here on, it is that of a training with all "
         "epochs, old and new."
     )
+
+
+def _epochs_done(job: ModelJob) -> float:
+    return in_thread(lambda: job.epochs_done)  # a network may fill the folder with files
 
 
 def _has_data(job: ModelJob) -> bool:

@@ -62,7 +62,7 @@ def _refusals(job: ModelJob) -> dict[str, Refusal]:
 
 def finished(job: ModelJob) -> list[ModelExport]:
     """Return the exports of the current snapshots, the newest first."""
-    return in_thread(exports.find_all, job.folder, (snapshot.name for snapshot in job.snapshots()))
+    return in_thread(exports.find_all, job.folder, (snapshot.name for snapshot in in_thread(job.snapshots)))
 
 
 def url_of(job: ModelJob, made: ModelExport) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import TRANSFORMATIONS
+from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
 from digits.kinds import Kind, all_kinds
 from digits.kinds.form_fields import choices
@@ -17,7 +18,7 @@ from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
-from digits.web.offload import in_turns
+from digits.web.offload import in_thread, in_turns
 from digits.web.services import services
 
 # The form lists this many of the newest jobs; the others can be searched.
@@ -82,7 +83,7 @@ def _has_snapshots(job: ModelJob) -> bool:
     """Return whether ``job`` has snapshots; thousands of running trainings have none yet, and are not read."""
     if job.status is Status.RUN:
         return bool(job.tasks[0].state.snapshots)
-    return bool(job.snapshots())
+    return in_thread(newest_name, job.folder) is not None
 
 
 def _has_network(job: ModelJob) -> bool:

@@ -21,6 +21,7 @@ from digits.web.models.settings_description import (
     device_names,
     known,
 )
+from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
 from digits.web.resources.models import (
     BriefModel,
@@ -49,13 +50,13 @@ def brief_model(job: ModelJob) -> BriefModel:
         mean=job.recipe.mean,
         crop_size=job.recipe.crop_size,
         whitening=job.recipe.augment.whitening,
-        snapshot_file=newest_name(job.folder) or "no snapshots",
+        snapshot_file=in_thread(newest_name, job.folder) or "no snapshots",
     )
 
 
 def model_json(job: ModelJob) -> Model:
     """Return a model with its snapshots."""
-    saved = job.snapshots()
+    saved = in_thread(job.snapshots)
     newest_first = list(reversed(saved.snapshots))
     return describe(
         Model,
@@ -128,7 +129,7 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
 
     The default one is that with the path ``weights``, the best one, or the newest one if none has been validated.
     """
-    saved, views = job.snapshots(), job_views(job)
+    saved, views = in_thread(job.snapshots), job_views(job)
     best = saved.best
     default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
     rows = []

@@ -9,6 +9,7 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data.numbers import parse_number
+from digits.web.offload import in_thread
 from digits.web.services import services
 
 
@@ -41,6 +42,6 @@ def requested_snapshot(job: ModelJob, default: str = "") -> Snapshot:
 
 def spread_snapshots(job: ModelJob, most: int) -> dict[str, str]:
     """Return the epochs of at most ``most`` snapshots by name, evenly spread, from the first to the last one."""
-    saved = [snapshot for snapshot in reversed(job.snapshots().snapshots) if snapshot.is_intact]
+    saved = [snapshot for snapshot in reversed(in_thread(job.snapshots).snapshots) if snapshot.is_intact]
     places = {round(place) for place in np.linspace(0, len(saved) - 1, most)} if saved else ()
     return {saved[place].name: epoch_label(saved[place].epoch) for place in sorted(places)}

@@ -163,7 +163,7 @@ def _choose(job: ModelJob, results: list[Evaluation], name: str) -> Evaluation |
         if match is None:
             raise NotFound("This model has no such evaluation.", "Leave out the name to use the latest one.")
         return match
-    best = job.snapshots().default
+    best = in_thread(job.snapshots).default
 
     def rank(item: Evaluation) -> tuple[bool, bool, bool]:
         is_own = item.dataset_id == job.dataset_id

@@ -44,6 +44,7 @@ from digits.runtime.tensorboards import TensorBoards
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
+from digits.web.offload import in_thread
 from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluations, health_check
 from digits.web.services.clusters import Clusters
@@ -194,7 +195,7 @@ class Services:
         changed = _changed_at(folder), _changed_at(f"{folder}/{snapshot_list.FILE_NAME}")
         cached = self._snapshots.get(job.id)
         if cached is None or cached[0] != (*changed, *_default_changed_at(folder, cached[1])):
-            saved = job.snapshots()
+            saved = in_thread(job.snapshots)  # a network may fill the folder with files
             cached = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
         return cached[1]
 
