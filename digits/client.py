@@ -229,11 +229,16 @@ class Client:
         path = f"/models/{_ANY_KIND}/infer_one.json"
         return self._post(path, Prediction, job_id=model_id, image_file=content, **fields)
 
-    def evaluate(self, model_id: str, split: str = "val", **fields: Value) -> EvaluationResult:
-        """Evaluate a model on a split of its dataset, or of another ``dataset``, and wait for the result."""
+    def evaluate(
+        self, model_id: str, split: str = "val", *, timeout: float | None = None, **fields: Value
+    ) -> EvaluationResult:
+        """Evaluate a model on a split of its dataset, or of another ``dataset``, and wait for the result.
+
+        Raises TimeoutError after ``timeout`` seconds; the evaluation continues.
+        """
         path = f"/models/{model_id}/evaluation.json"
         name = self._post(path, EvaluationState, split=split, **fields).tasks[-1].name
-        for evaluations in self._polled(lambda: self._get(path, Evaluations)):
+        for evaluations in self._polled(lambda: self._get(path, Evaluations), timeout):
             if any(task.name == name for task in evaluations.tasks):
                 continue
             for result in evaluations.evaluations:
@@ -242,14 +247,17 @@ class Client:
             raise _failure(evaluations.error, "The evaluation was stopped.")
         raise AssertionError
 
-    def export(self, model_id: str, format: str = "savedmodel", **fields: Value) -> ExportResult:
+    def export(
+        self, model_id: str, format: str = "savedmodel", *, timeout: float | None = None, **fields: Value
+    ) -> ExportResult:
         """Export the snapshot ``snapshot_epoch`` of a model, by default the best one, in a ``format``.
 
-        Wait for the result, and return it; `download` its ``url``.
+        Wait for the result, and return it; `download` its ``url``. Raises TimeoutError after ``timeout`` seconds; the
+        export continues.
         """
         path = f"/models/{model_id}/export.json"
         snapshot = self._post(path, RequestedExport, format=format, **fields).snapshot
-        for exports in self._polled(lambda: self._get(path, Exports)):
+        for exports in self._polled(lambda: self._get(path, Exports), timeout):
             if exports.state == "running":
                 continue
             for result in exports.exports:
@@ -280,11 +288,12 @@ class Client:
         archive: str | Path,
         on_progress: Callable[[int], object] = lambda sent: None,
         encoding: str = "",
+        timeout: float | None = None,
     ) -> UploadState:
         """Upload an archive of images, and wait until it is unpacked; its ``folder`` is the source of a dataset.
 
         ``on_progress`` is called with the number of bytes sent. ``encoding`` is that of names in a zip archive that
-        does not state it, such as ``gbk``.
+        does not state it, such as ``gbk``. Raises TimeoutError if unpacking takes more than ``timeout`` seconds.
         """
         source = Path(archive)
         pairs = {"filename": source.name, "encoding": encoding}
@@ -309,7 +318,7 @@ class Client:
                 self._send("PATCH", path, headers, chunk).body.close()
                 sent += len(chunk)
                 on_progress(sent)
-        for upload in self._polled(lambda: self._get(path, UploadState)):
+        for upload in self._polled(lambda: self._get(path, UploadState), timeout):
             if upload.state == "failed":
                 raise JobFailed(f"The upload of {source.name} failed.", upload.error or "")
             if upload.state == "ready":
@@ -398,6 +407,17 @@ class _Body:
         self.close()
 
 
+class _SameServer(urllib.request.HTTPRedirectHandler):
+    """Follows redirects within the server; another one must not receive the token."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            raise Unavailable(f"The server redirects to another address, {newurl}.", "Use that address.")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
 def http_transport(address: str, timeout: float = TIMEOUT_SECONDS) -> Transport:
     """Return a transport to a server at ``address`` over HTTP or HTTPS; raises ValueError for other addresses.
 
@@ -406,11 +426,13 @@ def http_transport(address: str, timeout: float = TIMEOUT_SECONDS) -> Transport:
     if not address.startswith(("http://", "https://")):
         raise ValueError(f"The address of a server starts with http:// or https://, not {address!r}.")
 
+    opener = urllib.request.build_opener(_SameServer())
+
     def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
         url = address.rstrip("/") + path
         request = urllib.request.Request(url, body, dict(headers), method=method)  # noqa: S310 (checked above)
         try:
-            response = urllib.request.urlopen(request, timeout=timeout)  # noqa: S310
+            response = opener.open(request, timeout=timeout)
         except urllib.error.HTTPError as error:
             response = error
         except (OSError, http.client.HTTPException) as error:

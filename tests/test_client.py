@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -138,6 +139,16 @@ def test_a_response_that_is_not_json(tmp_path: Path) -> None:
         Client(address).json("GET", "/files/page.html")
 
 
+def test_the_token_is_not_sent_to_another_server(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text("1")
+    with odd_web_server.running(tmp_path) as address, odd_web_server.running(tmp_path) as other:
+        client = Client(address, token="secret")
+        assert client.json("GET", f"/{odd_web_server.redirect_to('/files/a.json')}") == 1
+        with pytest.raises(Unavailable, match="redirects to another address"):
+            client.json("GET", f"/{odd_web_server.redirect_to(f'{other}/files/a.json')}")
+        assert odd_web_server.log_of(other) == []
+
+
 def test_a_silent_server_does_not_keep_the_client_waiting(tmp_path: Path) -> None:
     with odd_web_server.running(tmp_path) as address, pytest.raises(Unavailable, match="timed out"):
         Client(address, timeout=0.1).json("GET", "/silent/")
@@ -210,6 +221,16 @@ def test_an_export_is_that_of_the_requested_snapshot(error: dict[str, Any] | Non
             client.export("20200101-000000-abcdef", "onnx", snapshot_epoch=5)
     else:
         assert client.export("20200101-000000-abcdef", "onnx", snapshot_epoch=5).epoch == 5
+
+
+def test_waiting_for_an_export_ends_after_a_timeout() -> None:
+    body = {"state": "running", "exports": [], "formats": [], "snapshot": "snapshot_5.ckpt"}
+
+    def send(method: str, path: str, headers: Mapping[str, str], sent: bytes | None) -> Answer:
+        return Answer(200, {}, io.BytesIO(json.dumps(body).encode()))
+
+    with pytest.raises(TimeoutError):
+        Client(transport=send, sleep=time.sleep).export("20200101-000000-abcdef", timeout=0)
 
 
 def test_an_address_without_a_server(tmp_path: Path) -> None:
