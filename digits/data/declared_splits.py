@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.image_lists import visible_entries
-from digits.data.sources import show
+from digits.data.sources import listed, show
 
 # Words that identify the files and folders of a split, in lower case.
 SPLIT_NAMES = {
@@ -129,14 +129,20 @@ def inner_root(root: Path | str) -> Path:
     return inner if len(folders) > 1 else Path(root)
 
 
-def describe_splits(paths: Mapping[str, Path]) -> str:
-    """Return a note about the declared splits at ``paths``, which are used."""
+def describe_splits(paths: Mapping[str, Path], named: Collection[Path] = ()) -> str:
+    """Return a note about the declared splits at ``paths``, which are used, and about further folders of splits.
+
+    Those that are ``named`` elsewhere are left out.
+    """
     root = os.path.commonpath(paths.values())
-    used = [
-        f"{show(os.path.relpath(path, root))} for {SPLIT_TITLES[split].lower()}"
-        for split, path in paths.items()
-    ]
-    return f"The splits of the source are used: {', '.join(used)}."
+    used = {split: os.path.relpath(path, root) for split, path in paths.items()}
+    uses = [f"{show(path)} for {SPLIT_TITLES[split].lower()}" for split, path in used.items()]
+    folders = {path.split(os.sep)[0] for path in used.values()} | {path.name for path in named}
+    groups = affixed_splits(entry.name for entry in _entries(root) if entry.is_dir()).values()
+    names = [[name for each in group.values() for name in each] for group in groups]
+    others = [name for own in names if not folders.isdisjoint(own) for name in own if name not in folders]
+    note = f"The splits of the source are used: {', '.join(uses)}."
+    return f"{note} Not used: {listed(sorted(others))}." if others else note
 
 
 def _rank(name: str) -> tuple[int, str]:

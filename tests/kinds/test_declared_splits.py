@@ -66,6 +66,15 @@ def test_folders_of_splits_in_folders_of_the_same_name(tmp_path: Path) -> None:
     assert made.counts == {"train": 8, "test": 8} and made.manifest.groups == list(CLASSES)
 
 
+def test_a_second_folder_of_a_split_is_named(tmp_path: Path) -> None:
+    forms = Forms("image-classification", tmp_path / "data")
+    for name in ("train", "val", "validation"):
+        class_folders(forms.data / name, 4, 0)
+    made = forms.create(folder_train=forms.data, **SIZE)
+    assert made.counts == {"train": 8, "val": 8}
+    assert made.remarks[0].endswith("train for training, val for validation. Not used: validation.")
+
+
 def test_a_flat_test_folder_is_left_out(tmp_path: Path) -> None:
     forms = Forms("image-classification", tmp_path / "data")
     class_folders(forms.data / "train", 8, 0)

@@ -145,7 +145,7 @@ class Folders(FormSource):
         flat = [path for split, path in split_folders(entered[0]).items() if split not in folders]
         left_out = [path.name for path in flat if form.meta.data_roots.contain(path)]
         verb = "contains" if len(left_out) == 1 else "contain"
-        return describe_splits(folders) + (
+        return describe_splits(folders, flat) + (
             f" {listed(left_out)} {verb} no folders of classes: not used." if left_out else ""
         )
 
