@@ -38,7 +38,7 @@ Index = Annotated[str, Meta(pattern=r"^(0|[1-9][0-9]{0,9})\Z")]
 _turn = threading.Lock()
 
 
-class Change(Struct, omit_defaults=True, forbid_unknown_fields=True):
+class Change(Struct, omit_defaults=True, forbid_unknown_fields=True, gc=False):
     """The change of a record: it is excluded, or has another target or split.
 
     ``label`` is the index of its new class. A record with any number of labels has ``labels``, whether each index is
@@ -58,7 +58,7 @@ class Change(Struct, omit_defaults=True, forbid_unknown_fields=True):
         )
 
 
-class Entry(Struct, omit_defaults=True):
+class Entry(Struct, omit_defaults=True, gc=False):
     """A line of the log: the ``change`` of a record replaces an earlier one; null restores the record.
 
     ``rev`` numbers the entries, ``by`` is the name of the user, and ``at`` the Unix time.
@@ -109,7 +109,10 @@ class Pending:
     def splits(self, counts: dict[str, int]) -> dict[str, int]:
         """Return the numbers of records in the splits of a version, from those of the dataset."""
         after: dict[str, int] = {split: counts.get(split, 0) for split in SPLITS}
-        for place, change in list(self.changes.items()):
+        for place in list(self.changes):
+            change = self.changes.get(place)
+            if change is None:  # restored meanwhile
+                continue
             if change.exclude:
                 after[place.partition("/")[0]] -= 1
             elif change.split is not UNSET:
@@ -119,11 +122,17 @@ class Pending:
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the JSON of the changes by record, piece by piece."""
-        items = list(self.changes.items())
+        # Names alone, because the collector would look through a million pairs, without letting others run.
+        places = list(self.changes)
         yield b"{"
-        for start in range(0, len(items), _STEP):
-            body = msgspec.json.encode(dict(items[start : start + _STEP]))[1:-1]
-            yield b"," + body if start else body
+        separator = b""
+        for start in range(0, len(places), _STEP):
+            step = places[start : start + _STEP]
+            if body := msgspec.json.encode(
+                {name: self.changes[name] for name in step if name in self.changes}
+            )[1:-1]:
+                yield separator + body
+                separator = b","
         yield b"}"
 
     def _count(self, change: Change, sign: int) -> None:
@@ -242,4 +251,5 @@ def _sorted(changes: dict[str, Change]) -> Iterator[tuple[tuple[Any, int], Chang
         numbers = np.array([int(place.rpartition("/")[2]) for place in places[split]])
         numbers.sort()
         for number in numbers.tolist():
-            yield (split, number), changes[f"{split}/{number}"]
+            if change := changes.get(f"{split}/{number}"):
+                yield (split, number), change
