@@ -71,10 +71,10 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
         root = Path(source if os.path.isdir(source) else folder)
         parts: dict[Split, list[Pair]] = {}
         if not os.path.isdir(source):
-            pairs = read_pairs(recipe, Path(source), root, name, notes)
-            parts = {name: pairs}
+            parts = read_pairs(recipe, Path(source), root, name, notes, declares_splits=len(sources) == 1)
             if name == "train":
-                parts = shares.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
+                pairs, own = parts["train"], recipe.shares([*sources, *parts])
+                parts |= own.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
         elif name == "train":
             parts = _pairs_of_folder(recipe, shares, notes.warnings)
         else:
@@ -84,29 +84,44 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
     return PairPlan(target, splits, NAMES, notes.warnings, notes.unusable, required_groups=2, stacked=2)
 
 
-def read_pairs(recipe: CreatePairs, path: Path, root: Path, split: str, notes: SourceNotes) -> list[Pair]:
-    """Read the pairs in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
+def read_pairs(
+    recipe: CreatePairs,
+    path: Path,
+    root: Path,
+    split: Split,
+    notes: SourceNotes,
+    *,
+    declares_splits: bool = False,
+) -> dict[Split, list[Pair]]:
+    """Read the pairs of ``split`` in the CSV file ``path``, whose images are below ``root``; raises UnusableSource.
 
-    Skipped rows are added to ``notes``.
+    If it ``declares_splits``, return those of each split. Skipped rows are added to ``notes``.
     """
-    rows, table = read_rows(path, root, MAX_TABLE_BYTES)
+    rows, table = read_rows(path, root, MAX_TABLE_BYTES, declares_splits=declares_splits)
     faults = Faults(path, recipe.max_unusable_percent, split)
     usable, values = usable_rows(rows, faults)
     faults.notes = table.remarks
     notes.add(faults)
-    pairs = [(row.file, *value) for row, value in zip(usable, values, strict=True)]
-    if len({label for *_, label in pairs}) < 2:
+    parts: dict[Split, list[Pair]] = {}
+    for row, value in zip(usable, values, strict=True):
+        declared = next((name for name in SPLITS if name == row.split), split)
+        parts.setdefault(declared, []).append((row.file, *value))
+    if split not in parts:
+        parts = {split: [pair for pairs in parts.values() for pair in pairs]}
+    if len({label for *_, label in parts[split]}) < 2:
         raise UnusableSource(
             f"All pairs in {show(path.name)} have the same label.",
             "Label matching pairs with 1 and other pairs with 0.",
         )
-    return pairs
+    return parts
 
 
-def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tuple[str, int]]], TableFile]:
+def read_rows(
+    path: Path, root: Path, max_bytes: int, *, declares_splits: bool = True
+) -> tuple[Iterator[Row[tuple[str, int]]], TableFile]:
     """Return the rows in the first ``max_bytes`` of a table, and the table; raises UnusableSource.
 
-    The columns are the two images and the label.
+    The columns are the two images and the label. If it ``declares_splits``, others can be the splits of the rows.
     """
     table = open_table(path, is_header, max_bytes)
     if len(table.columns) < 3:
@@ -115,6 +130,8 @@ def read_rows(path: Path, root: Path, max_bytes: int) -> tuple[Iterator[Row[tupl
         )
     table.need_paths(0)
     table.need_rows()
+    if declares_splits:
+        table.declare_splits(table.survey(range(3, len(table.columns))))
 
     def parse(cells: Cells) -> tuple[str, int]:
         if len(cells) < 2:

@@ -49,6 +49,16 @@ def test_a_table_lists_pairs(tmp_path: Path, text: str) -> None:
     assert made.target.names == ["different", "same"] and made.stacked == 2
 
 
+def test_a_column_declares_the_splits(tmp_path: Path) -> None:
+    rows = [f"{number}.png,b.png,{number % 2},{('train', 'test')[number > 5]}\n" for number in range(8)]
+    path = write(tmp_path, "one,two,same,phase\n" + "".join(rows))
+    made = plan(path, pct_val=0.0)
+    assert sorted(pairs(made, "test")) == [("6.png", "b.png", 0), ("7.png", "b.png", 1)]
+    assert len(pairs(made, "train")) == 6 and "The column “phase” declares the splits." in made.warnings
+    divided = plan(path, pct_val=50.0, pct_test=25.0)
+    assert {name: len(split) for name, split in divided.splits.items()} == {"train": 3, "val": 3, "test": 2}
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
