@@ -23,6 +23,9 @@ class Metrics:
     the values of all records; such metrics exist for the validation only.
     """
 
+    # Whether a network returns a score for each class of a target that is one.
+    scores_classes = True
+
     def __init__(self, target: Target) -> None:
         self.target = target
 

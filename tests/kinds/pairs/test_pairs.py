@@ -31,7 +31,10 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     picture = Image.open(io.BytesIO(site.get(f"/datasets/{dataset}/records/train/0").data))
     assert (picture.size, picture.mode) == ((32, 16), "L")
 
-    model = site.train(KIND, dataset, train_epochs=6, batch_size=16, shuffle="y")
+    settings = {"train_epochs": 6, "batch_size": 16, "shuffle": "y"}
+    checked = site.post("/models/preflight", dataset=dataset, model_name="a", use_mean="none", **settings)
+    assert checked.get_json()["warnings"] == []
+    model = site.train(KIND, dataset, **settings)
     predicted, part = site.follow(model)
     assert f"{predicted[0]['distance']:.3g}" in part
     values = site.json(f"/models/{model}/metrics.json")["val"]["values"]

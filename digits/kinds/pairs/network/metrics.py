@@ -18,6 +18,8 @@ class Metrics(metrics.Metrics):
     Both are of the distances that the network returns, which are small for pairs that match.
     """
 
+    scores_classes = False
+
     def record_values(self, output: Any, y: tf.Tensor) -> tf.Tensor | None:
         """The distance and the label of each pair, float32 [N, 2]; None for a network with another purpose."""
         distances = find_columns(output, 1)

@@ -216,7 +216,7 @@ class TrainingStep:
         ):
             built = self.network.build(replica.store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
-        outputs = in_order(built.output) if classes else ()
+        outputs = in_order(built.output) if classes and self.network.kind_metrics.scores_classes else ()
         flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
