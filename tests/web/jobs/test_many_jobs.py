@@ -15,7 +15,14 @@ from tests.site import Site, open_idle_site, site_settings
 
 pytestmark = pytest.mark.integration
 
-PATHS = ("/models/{model}", "/models/{model}.json", "/compute", "/compute.json", "/models/{model}/report")
+MODELS = (
+    "/models/{model}",
+    "/models/{model}.json",
+    "/models/{model}/report",
+    "/models/images/classification/new",
+)
+DATASETS = ("/datasets/{dataset}", "/datasets/{dataset}.json")
+LISTS = ("/", "/index.json", "/models.json", "/compute", "/compute.json")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +46,8 @@ def open_with(folder: Path, count: int) -> Site:
 
 def calls(site: Site, path: str) -> int:
     """Return the number of functions that a request calls, the second time."""
-    address = path.format(model=site.services.store.index.select(ModelJob)[0].id)
+    newest = site.services.store.index.select(ModelJob)[0]
+    address = path.format(model=newest.id, dataset=newest.dataset_id)
     assert site.get(address).status_code == 200
     count = 0
 
@@ -55,7 +63,7 @@ def calls(site: Site, path: str) -> int:
     return count
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", MODELS + DATASETS + LISTS)
 def test_pages_do_not_examine_all_jobs(sites: list[Site], path: str) -> None:
     few, many = (calls(site, path) for site in sites)
     assert many < few + 200, (few, many)
