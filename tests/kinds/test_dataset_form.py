@@ -125,7 +125,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "width": 77,
         "delimiter": ",",
         "header": "no",
-        "labels_file": "labels.txt",
+        "labels_file": "lines.txt",
     },
 }
 
@@ -134,7 +134,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 def test_a_clone_is_filled_from_the_recipe(tmp_path: Path, source: str) -> None:
     recipe: Any = small_sources.EVERY[source](small_sources.write_images(tmp_path / "images"))
     (tmp_path / "map.txt").write_text("0 0 0\n255 255 255\n")
-    (tmp_path / "labels.txt").write_text("a\nb\n")
+    (tmp_path / "lines.txt").write_text("a\nb\n")
     options = {"pct_val": 30.0, "pct_test": 20.0, "seed": 7, "max_unusable_percent": 2.5, "processes": None}
     for name, value in (options | OPTIONS.get(source, {})).items():
         setattr(recipe, name, str(tmp_path / value) if str(value).endswith(".txt") else value)
