@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from contextlib import suppress
 from typing import Any, cast
 
 import msgspec
+import numpy as np
 from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import IntegerField, StringField
@@ -15,7 +17,7 @@ from wtforms.validators import NumberRange, Optional, ValidationError
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.core.schema import JsonObject, Limits
-from digits.core.splits import SPLITS
+from digits.core.splits import SPLITS, Split
 from digits.core.status import Status
 from digits.data import health, label_check
 from digits.data import manifest as manifests
@@ -60,13 +62,14 @@ blueprint = Blueprint("versions", __name__)
 
 
 # Before a colon, where the changes of `EditsField` are if they are more than fit into a form.
-PENDING, VERSION = "pending", "version"
+PENDING, VERSION, CLEANING = "pending", "version", "cleaning"
 MAX_TEXT_BYTES = 1_000_000
 MAX_DECODED = 20_000
 
 
 class EditsField(StringField):  # type: ignore[misc]
-    """The changes of records: as JSON, or those with which a `VERSION` was created, by its id, or the `PENDING` ones.
+    """The changes of records: as JSON, or those with which a `VERSION` was created, by its id, the `PENDING` ones, or
+    the `CLEANING` of findings of the health check.
 
     ``edits`` are the decoded ones, and ``words`` describes them.
     """
@@ -76,7 +79,7 @@ class EditsField(StringField):  # type: ignore[misc]
 
     def pre_validate(self, form: Any) -> None:
         try:
-            self.edits = self._read(form.meta.parent)
+            self.edits = self._read(form.meta.parent, form.meta.manifest)
             in_thread(check_edits, self.edits, form.meta.manifest)
             self.words = in_thread(self.edits.describe)
         except InvalidJson as error:
@@ -84,7 +87,7 @@ class EditsField(StringField):  # type: ignore[misc]
         except UnusableSource as error:
             raise ValidationError(error.sentences) from error
 
-    def _read(self, parent: DatasetJob) -> Edits:
+    def _read(self, parent: DatasetJob, manifest: Manifest) -> Edits:
         source, _, name = (self.data or "{}").partition(":")
         if source == PENDING:
             changes = pending(parent)
@@ -93,6 +96,8 @@ class EditsField(StringField):  # type: ignore[misc]
             return in_thread(as_edits, changes.changes)
         if source == VERSION:
             return _edits_of(services().store.get(name, DatasetJob))
+        if source == CLEANING:
+            return in_thread(_cleaning, parent, manifest, name.split(","))
         edits: Edits = in_thread(load, self.data or "{}", Edits)
         return edits
 
@@ -170,7 +175,7 @@ def new(job_id: str) -> str:
     if clone := request.args.get("clone"):
         values |= _settings_of(services().store.get(clone, DatasetJob))
     elif findings := request.args.getlist("clean"):
-        values["edits"] = _cleaning(parent, manifest, findings)
+        values["edits"] = in_thread(_cleaning_text, parent, manifest, findings)
     elif (changes := pending(parent)).changes:
         values["edits"] = in_thread(_text_of, changes)
     return _page(parent, manifest, _form(parent, manifest, None, **values))
@@ -275,30 +280,52 @@ def _described(form: VersionForm, parent: DatasetJob, manifest: Manifest) -> dic
             "words": getattr(services().store.get(name, DatasetJob).recipe, "changes", ""),
             "counts": counts,
         }
+    if source == CLEANING:
+        edits = in_thread(_cleaning, parent, manifest, name.split(","))
+        excluded = in_thread(Counter, (split for split, _ in edits.exclude))
+        left = {split: count - excluded[cast(Split, split)] for split, count in counts.items()}
+        return {"words": in_thread(edits.describe), "counts": left}
     return {}
 
 
-def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
-    """Return the edits that exclude the removable images of findings of the health check; raises BadRequest."""
+def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> Edits:
+    """Return the edits that exclude the removable images of findings of the health check; raises BadRequest.
+
+    Reads files; there may be as many images as in the dataset.
+    """
     of_health = [name for name in findings if name != label_check.FINDING]
-    records: set[tuple[str, int]] = set()
+    records: dict[str, set[int]] = {split: set() for split in SPLITS}
     try:
         if label_check.FINDING in findings:
             label_check.load(job.folder, manifest)
-            errors = in_thread(label_check.load_errors, job.folder, manifest)
-            places = zip(errors["split"].tolist(), errors["number"].tolist(), strict=True)
-            records.update((SPLITS[split], number) for split, number in places)
+            errors = label_check.load_errors(job.folder, manifest)
+            for place, split in enumerate(SPLITS):
+                records[split].update(errors["number"][errors["split"] == place].tolist())
         if of_health:
             checked = health.load(job.folder, manifest)
             known = [finding.id for finding in checked.findings]
             if unknown := set(of_health) - set(known):
                 raise BadRequest(f"The health check of “{job.name}” has no finding “{min(unknown)}”.")
-            records.update(in_thread(health.removable_records, job.folder, checked, of_health))
+            for name, number in health.removable_records(job.folder, checked, of_health):
+                records[name].add(number)
     except UnreadableFile as error:
         raise BadRequest(
             f"The health of “{job.name}” cannot be read: {error}.", "Check the dataset again."
         ) from error
-    return msgspec.json.encode(Edits(exclude=cast(list[RecordId], sorted(records)))).decode()
+    edits = Edits()
+    for name, numbers in sorted(records.items()):
+        # NumPy lets others run while it sorts.
+        in_order = np.sort(np.fromiter(numbers, np.int64, len(numbers))).tolist()
+        edits.exclude += [cast(RecordId, (name, number)) for number in in_order]
+    return edits
+
+
+def _cleaning_text(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
+    """Return the value of an `EditsField` for `_cleaning`."""
+    edits = _cleaning(job, manifest, findings)
+    if len(edits.exclude) > MAX_DECODED:
+        return f"{CLEANING}:{','.join(findings)}"
+    return msgspec.json.encode(edits).decode()
 
 
 def _next_name(parent: DatasetJob) -> str:

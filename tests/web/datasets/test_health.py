@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.kinds.jobs import DatasetJob
 from tests.site import Site, bars
 from tests.web.trained import shared_site
 
@@ -104,7 +105,7 @@ def test_the_bars_of_histograms_select_all_their_images(site: Site, checked: str
         assert answer.count("<figure>") == int(count)
 
 
-def test_findings_become_a_cleaned_version(site: Site, checked: str) -> None:
+def test_findings_become_a_cleaned_version(site: Site, checked: str, monkeypatch: pytest.MonkeyPatch) -> None:
     page = site.get(f"/datasets/{checked}").text
     link = re.search(r'href="([^"]+)">Create cleaned version', page)
     assert link is not None
@@ -121,6 +122,20 @@ def test_findings_become_a_cleaned_version(site: Site, checked: str) -> None:
     one = site.get(f"/datasets/{checked}/versions/new?clean=blank").text
     assert one.count("[&#34;train&#34;") == 1
     assert site.get(f"/datasets/{checked}/versions/new?clean=nothing").status_code == 400
+
+    # More images than fit into a form.
+    monkeypatch.setattr("digits.web.datasets.versions.MAX_DECODED", 1)
+    form = site.get(html.unescape(link[1])).text
+    edits = re.search(r'name="edits"[^>]* value="([^"]+)"', form)[1]
+    assert edits.startswith("cleaning:") and f"{len(removable)} images excluded" in form
+    url = f"/datasets/{checked}/versions.json"
+    again = site.post(url, dataset_name="clean", edits=edits).get_json()["id"]
+    assert site.wait_for_end(again) == "Done"
+    counts = [
+        site.services.store.get(job, DatasetJob).manifest().splits["train"].count for job in (version, again)
+    ]
+    assert counts[0] == counts[1]
+    assert site.post(url, dataset_name="clean", edits="cleaning:nothing").status_code == 400
 
 
 def test_a_damaged_result_is_reported_and_replaced(site: Site, checked: str) -> None:
