@@ -218,8 +218,6 @@ class _Preflight:
         if steps.writes_pictures or self._resources.measures_updates:
             # Never compiled, so it may need more memory than the others.
             training.extended_step(chunk, steps.learning_rate.at(0), 0)
-        found = network_checks.findings(self._resources, steps, chunk)
-        self._resources.events.append(*map(Warned, found))
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
             **self._assess(training.traced, first, durations["seconds_total"]),
@@ -230,6 +228,8 @@ class _Preflight:
             "xla": training.is_compiled,
             "batch": notes,
         }
+        found = network_checks.findings(self._resources, steps, chunk)
+        self._resources.events.append(*map(Warned, found))
         return for_browser(result)
 
     def result_eagerly(self) -> dict[str, Any]:

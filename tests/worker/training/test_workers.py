@@ -36,6 +36,7 @@ NORMALIZED = networks.classifier(
     """
 x = slim.batch_norm(slim.flatten(self.x / 100.0), is_training=self.is_training)
 x = slim.dropout(x, 0.8, is_training=self.is_training)
+x = tf.keras.layers.Dropout(0.2)(x)
 self.summaries.append(tf.summary.scalar('counted', tf.metrics.mean(x)[1]))
 return slim.fully_connected(x, self.nclasses, activation_fn=None, scope='fc')
 """

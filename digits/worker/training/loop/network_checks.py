@@ -43,7 +43,7 @@ _WEIGHTED = ("Conv2D", "DepthwiseConv2dNative", "Conv3D", "MatMul", "Einsum", "B
 def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
     """Return warnings about the network after its first steps, on the batch of ``chunk``.
 
-    Changes moving averages and counters, but no weights.
+    Changes moving averages and the state of the optimizer: no steps may follow.
     """
     images, labels = chunk.batch(0)
     images, labels = images[:MAX_IMAGES], labels[:MAX_IMAGES]
@@ -51,9 +51,9 @@ def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
     predictions = list(_of_predictions(resources, steps, x))
     return [
         *predictions,
-        # Predictions by the statistics of the batch do not use them.
-        *(() if predictions else _of_averages(resources, steps, chunk)),
         *_of_values(resources, steps, images, labels),
+        # Predictions by the statistics of the batch do not use them. Last, because some optimizers change weights.
+        *(() if predictions else _of_averages(resources, steps, chunk)),
     ]
 
 
@@ -255,7 +255,7 @@ def _of_values(resources: Resources, steps: Steps, images: tf.Tensor, labels: tf
     with resources.save_state():
         try:
             values = [item.numpy().astype(np.float32) for item in function(images, labels)]
-        except (tf.errors.OpError, ValueError, TypeError):
+        except (tf.errors.OpError, ValueError, TypeError, IndexError):
             return
     suspects, layers, shape = facts[-3:]
     for suspect, value in zip(suspects, values, strict=False):
