@@ -299,17 +299,26 @@ class _Learner:
         for spelling in spellings:
             for folder in folders:
                 item = self._explain(spelling, folder)
-                if item is None or (spelling.is_guess and len(item.files) < max(half, spelling.fewest)):
+                if item is None:
+                    continue
+                # Files at the paths as written are no evidence for a guess.
+                explained = len(item.files.keys() - self._as_written.keys())
+                if spelling.is_guess and explained < max(half, spelling.fewest):
                     continue
                 tried.append(item)
                 if best is None or item.strength > best.strength:
                     best = item
                 if len(item.files) == len(self.written) and not spelling.is_guess:
                     return best
+        if best is None or not best.spelling.is_guess:
+            return best
         for other in tried:
-            if best and best.spelling.is_guess and other.spelling.rank >= best.spelling.rank:
+            if other.spelling.rank >= best.spelling.rank:
                 _need_agreement(best, other)
-        return best
+        sure = (
+            item for item in tried if not item.spelling.is_guess and item.files.keys() - best.files.keys()
+        )
+        return max(sure, key=lambda item: item.strength, default=best)
 
     def need_folders(self) -> None:
         """Raise UnusableSource if a folder that the paths do not name has images with the names of most paths."""

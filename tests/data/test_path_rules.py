@@ -201,6 +201,14 @@ def test_links_out_of_the_root_are_not_found(tmp_path: Path) -> None:
     assert tree.match(["INSIDE.png"]).files == {"INSIDE.png": "inside.png"}
 
 
+def test_files_as_written_are_no_evidence_for_another_rule(tmp_path: Path) -> None:
+    make(tmp_path, ["0.png", "b/m_0.png", "00.png"])
+    found = ImageTree(tmp_path).match(["00.png", "labels/b/00.png"], ("images", "labels"))
+    assert found.files == {"00.png": "00.png"}
+    make(tmp_path / "set", ["3.png", "img_4.png", "img_5.png"])
+    assert ImageTree(tmp_path / "set").match(["3", "4", "5"]).files == {"3": "3.png"}
+
+
 def test_folders_of_images_and_labels_may_differ(tmp_path: Path) -> None:
     make(tmp_path, ["train/images/1.jpg", "val/images/1.jpg"])
     paths = ["train/labels/1", "val/labels/1", "test/labels/1"]
