@@ -292,6 +292,7 @@ def test_a_version_of_a_dataset_runs_where_the_dataset_ran(
         created = site.post(f"/datasets/{parent.id}/versions.json", dataset_name="half", keep=50).json
         version = site.services.store.get(created["id"], DatasetJob)
         assert version.compute.target == expected
+    site.wait(lambda: cluster.requests)
     assert cluster.requests[-1].compute.partition == "long"
 
 
