@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,14 @@ def read_exit(folder: Path, run: int) -> Exit | None:
         return Exit(lost=True, damage=str(error), at=last_change(folder))
     known = msgspec.structs.asdict(record)
     return Exit(**known) if known.pop("run") == run else None
+
+
+def write_exit(folder: Path, run: int, ended: Exit) -> None:
+    """Write the record of a ``run`` whose program left none, if the folder permits that."""
+    known = {name: getattr(ended, name) for name in _ExitRecord.__struct_fields__ if name != "run"}
+    body = msgspec.json.encode(_ExitRecord(**known, run=run))
+    with contextlib.suppress(OSError):
+        files.write_bytes(folder / supervisor.EXIT_FILE, body, durable=False)
 
 
 def _is_blank(path: Path) -> bool:

@@ -31,7 +31,7 @@ from digits.runtime import supervisor, task_output
 from digits.runtime.executors import node_job, processes
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
-from digits.runtime.executors.exit_record import read_exit
+from digits.runtime.executors.exit_record import read_exit, write_exit
 from digits.runtime.executors.local import WORKER_PROGRAM, child_environment
 from digits.runtime.threads import in_thread
 
@@ -384,6 +384,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         else:
             self._notice_attempt(run)
         if isinstance(run.state, Exit):
+            if not os.path.lexists(run.exit_path):  # so that nothing asks for this run again, or starts it
+                write_exit(folder, run.number, run.state)
             del self._runs[folder]
             run.ended_at = time.monotonic()
             self._ended[run.comment] = run

@@ -216,6 +216,8 @@ def test_jobs_that_are_stopped_together_are_canceled_by_one_command(
     for job in jobs:
         assert server.wait_for_end(job) is Status.ABORT
     assert [set(command) for command in slurm.cancellations] == [names]
+    # Nothing asks Slurm again for a job that it has canceled, such as before the deletion.
+    assert all(server.cluster.clear(job.folder) for job in jobs)
 
 
 def test_an_element_that_is_canceled_in_the_queue_is_not_submitted_again(
