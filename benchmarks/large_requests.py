@@ -23,6 +23,8 @@ sys.path.insert(0, str(ROOT))
 
 from tests.large_requests import Costs, Request, hard_requests, large_inputs, large_server, random_request  # noqa: E402
 
+# Files in each of the large folders.
+LARGE_COUNT = 20_000
 TARGET_MB = 100
 TARGET_MILLISECONDS = 250
 
@@ -36,7 +38,7 @@ def main() -> None:
     random = Random(options.seed)
     with (
         tempfile.TemporaryDirectory() as folder,
-        large_server(Path(folder)) as server,
+        large_server(Path(folder), LARGE_COUNT) as server,
         Costs(server) as costs,
     ):
         drawn = [random_request(server, random) for _ in range(options.requests)]

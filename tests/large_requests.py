@@ -1,6 +1,6 @@
 """Large requests to all routes of a server that runs as a separate program, and what they cost it.
 
-The program (``python -m tests.large_requests FOLDER``) serves a site with a dataset of images, one of texts and a model
+The program (``python -m tests.large_requests FOLDER COUNT``) serves a site with a dataset of images, one of texts and a model
 for each, which starts no processes. `LargeRequests` draws requests with bodies of up to 70 MB in many
 shapes. `Costs` measures how much the memory of the server grows during a request, and how long ``/health`` waits
 meanwhile.
@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parents[1]
 MAX_BYTES = 70_000_000
 # Below the data root, with the names of their files.
 LARGE_FOLDERS = {"photos": "IMG_20240{0}_{0:06}.jpg", "long": "ab" * 92 + "{0:06}.jpg"}
-LARGE_COUNT = 20_000
 GIVE_UP_SECONDS = 120.0
 
 WITH_BODY = ("POST", "PUT", "PATCH")
@@ -108,9 +107,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def large_server(folder: Path) -> Iterator[Server]:
-    """Run the program with its files and its log in ``folder``."""
-    command = [sys.executable, "-m", "tests.large_requests", str(folder)]
+def large_server(folder: Path, large_count: int = 0) -> Iterator[Server]:
+    """Run the program with its files and its log in ``folder``, and ``large_count`` files in each of `LARGE_FOLDERS`."""
+    command = [sys.executable, "-m", "tests.large_requests", str(folder), str(large_count)]
     with (
         open(folder / "server.log", "w") as log,
         subprocess.Popen(
@@ -368,7 +367,7 @@ for line in sys.stdin:
 """
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, large_count: int) -> None:
     from gevent import monkey
 
     monkey.patch_all()
@@ -386,7 +385,7 @@ def main(folder: Path) -> None:
     for name, pattern in LARGE_FOLDERS.items():
         large = settings.data_roots[0] / name
         large.mkdir()
-        for number in range(LARGE_COUNT):
+        for number in range(large_count):
             os.close(os.open(large / pattern.format(number), os.O_CREAT | os.O_WRONLY, 0o600))
     app = create_app(settings)
     site = Site(app, app.test_client(), settings.data_roots[0])
@@ -445,4 +444,4 @@ def _finished_dataset(site: Any, recipe: Any) -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), int(sys.argv[2]))

@@ -17,7 +17,6 @@ from tests.large_requests import (
     Request,
     Server,
     hard_requests,
-    large_inputs,
     large_server,
     random_request,
 )
@@ -60,5 +59,5 @@ def test_large_requests_take_little(server: Server, costs: Costs) -> None:
 
 
 def test_requests_that_were_expensive_take_little(server: Server, costs: Costs) -> None:
-    for request in [*hard_requests(server), *large_inputs(server)]:
+    for request in hard_requests(server):
         check(costs, request)
