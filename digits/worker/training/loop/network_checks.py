@@ -282,7 +282,9 @@ def _first_layers(x: tf.Tensor, losses: list[Any]) -> list[Any]:
 
 def _scaled_twice(layer: Any, values: NDArray[np.float32], images: NDArray[Any]) -> str:
     """Return a warning if the ``values`` that a first layer gets vary much less than images scaled to 0 to 1 do."""
-    before, after = float(images.std()), float(values.std())
+    # The channels may have other means.
+    of_channels = values.std(axis=tuple(range(values.ndim - 1))) if values.ndim == 4 else values.std()
+    before, after = float(images.std()), float(np.max(of_channels))
     if images.dtype != np.uint8 or before < 1 or not math.isfinite(after):
         return ""
     if after >= _SMALL or after >= _SCALED_TWICE * before:

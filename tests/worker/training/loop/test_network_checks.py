@@ -245,6 +245,10 @@ SCALED = {
     ],
     "in lines": ["x = slim.flatten(self.x / 255.0) / 255.0"],
     "to -1 to 1": ["x = (self.x / 255.0) / 127.5 - 1.0", "x = slim.conv2d(x, 4, [3, 3])"],
+    "means of channels": [
+        "x = (self.x / 255.0 - [124.0, 117.0, 104.0]) / [58.0, 57.0, 57.0]",
+        "x = tf.keras.layers.Conv2D(4, 3)(x)",
+    ],
     "in a model": [
         "x = tf.keras.Sequential([tf.keras.layers.Rescaling(1 / 255), tf.keras.layers.Conv2D(4, 3)])(self.x / 255.0)"
     ],
