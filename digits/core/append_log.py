@@ -1,8 +1,8 @@
-"""Append-only logs: values as JSON, one per line, which are durable once they were appended and are never modified.
+"""Append-only logs: values as JSON, one per line, which are durable once appended and are never modified.
 
 One process appends to a log at a time, and one thread of it; any number read it meanwhile. A position in a log is a
 cursor, the offset of a byte. A writer that was killed may leave an incomplete line, which readers skip and the next
-writer removes: nobody was told that it was saved.
+writer removes, because the call that appended it never returned.
 """
 
 from __future__ import annotations

@@ -53,9 +53,9 @@ class MissingFile(UnreadableFile):
 def write_json(path: Path, value: Any, read_as: type[Struct] | None = None) -> None:
     """Write ``value``, with any structs in it, as JSON to ``path``, atomically and durably.
 
-    `read_json` will read it as ``read_as``, by default the type of a struct. What it would refuse is not written:
-    raises ValueError for NaN and infinities, which are not JSON, and for values that the type does not allow, and
-    OSError for files that are too large.
+    The value is validated as ``read_as``, the type with which `read_json` will read it, by default that of a struct.
+    Raises ValueError for NaN and infinities, which are not JSON, and for values that the type does not allow, and
+    OSError for files that are too large to be read.
     """
     body = msgspec.to_builtins(value)
     data = json.dumps(body, allow_nan=False).encode()

@@ -25,7 +25,8 @@ Pixels = NDArray[np.uint8]
 Size = tuple[int, int]
 
 ORIENTATION = 0x0112
-_TRANSPOSITIONS = {
+# From the pixels of a file to the upright image, by EXIF orientation.
+TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -236,7 +237,7 @@ def as_pixels(image: Image.Image) -> Pixels:
 
 def upright(image: Image.Image) -> Image.Image:
     """Rotate an image according to its EXIF orientation."""
-    method = _TRANSPOSITIONS.get(image.getexif().get(ORIENTATION, 1)) if has_exif(image) else None
+    method = TRANSPOSITIONS.get(image.getexif().get(ORIENTATION, 1)) if has_exif(image) else None
     return image if method is None else image.transpose(method)
 
 

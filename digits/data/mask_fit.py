@@ -9,24 +9,14 @@ from typing import Self
 from PIL import Image
 
 from digits.data.frames import Frame, Frames, common_factor, examples
+from digits.data.image_conversion import TRANSPOSITIONS
 from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
 from digits.data.sources import ImageFolder, ImageSource, count_of, listed
-
-# From the pixels of a file to the upright image, by EXIF orientation.
-_TURNS = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
 
 
 def turned(mask: Image.Image, turn: int) -> Image.Image:
     """Return a mask of the file as one of the upright image, given its EXIF orientation."""
-    return mask.transpose(_TURNS[turn]) if turn in _TURNS else mask
+    return mask.transpose(TRANSPOSITIONS[turn]) if turn in TRANSPOSITIONS else mask
 
 
 def frame_of(source: ImageSource, name: str, mask: Image.Image) -> Frame:

@@ -46,8 +46,8 @@ _MIN_DENSITY = 0.25
 _MIN_SHARE_IN_AREAS = 0.25
 _MIN_SHARE_OF_INDEXES = 0.005
 
-# Numbers of objects: at least so many in so many images. Their number differs, and few are left out; or most of them
-# are in one image only.
+# Label images number their objects if there are at least this many objects in this many images, and either their
+# count varies with few gaps, or most numbers occur in a single image.
 _MIN_INSTANCES, _MIN_IMAGES_OF_INSTANCES = 4, 3
 _MIN_NUMBERS, _MIN_RATIO, _MAX_GAPS = 3, 1.2, 0.1
 _MIN_SINGLE, _MAX_SHARED = 0.75, 0.3

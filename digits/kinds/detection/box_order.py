@@ -14,11 +14,11 @@ from digits.data.images import Size
 from digits.kinds.shapes import Rectangle, Shape
 
 Numbers = tuple[float, float, float, float]
-# Edges may be beyond the image by so much, because of rounding.
+# Edges may exceed the image by this factor, because of rounding.
 ROUNDED = 1.01
 # Fractions may exceed the image slightly, because of rounding.
 LARGEST_FRACTION = 1.1
-# Units other than pixels and fractions: so many of them are the width or height of the image.
+# Units other than pixels and fractions, by the number of them in the width or height of the image.
 UNITS = {100: "percent", 1000: "thousandths"}
 # Boxes in a unit reach almost to the right and bottom edges of some image.
 _REACHED = 0.9
