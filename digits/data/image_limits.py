@@ -157,9 +157,10 @@ def _check_segments(data: bytes) -> None:
 
 
 def _check_chunks(data: bytes) -> None:
+    """Count the chunks of a PNG file; decoders ignore what follows the last one."""
     position = len(_PNG)
     for _ in range(MAX_PARTS):
-        if position + 12 > len(data):
+        if position + 12 > len(data) or data[position + 4 : position + 8] == b"IEND":
             return
         position += 12 + int.from_bytes(data[position : position + 4], "big")
     raise UnusableImage(f"it has more than {MAX_PARTS:,} chunks: save it again in another program")

@@ -124,6 +124,7 @@ def test_a_stored_image_of_much_work_is_refused() -> None:
         progressive(10, before=segment(0xE2, progressive(MAX_SCANS)[:60_000])),
         progressive(10, after=progressive(MAX_SCANS + 1)),
         progressive(10, before=segment(0xFE, b"\xff\xda" * 1000)),
+        png() + bytes(12 * (MAX_PARTS + 1)),  # after the end of the image
         progressive(10, before=segment(0xFE, b"text") * 1000),
         png(chunk(b"tEXt", b"a\0b") * 1000),
         tiff(1000),

@@ -40,6 +40,7 @@ PUBLIC = {
     "auth.login",
     "auth.login_post",
     "home.health",
+    "home.ready",
     "tensorboard.board_font",
 }
 UNSAFE = {"POST", "PUT", "PATCH", "DELETE"}
