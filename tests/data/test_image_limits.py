@@ -129,7 +129,7 @@ def test_a_stored_image_of_much_work_is_refused() -> None:
         png(chunk(b"tEXt", b"a\0b") * 1000),
         tiff(1000),
     ],
-    ids=["scans", "preview", "second image", "comment", "segments", "chunks", "strips"],
+    ids=["scans", "preview", "second image", "comment", "trailing bytes", "segments", "chunks", "strips"],
 )
 def test_unusual_files_are_decoded(data: bytes) -> None:
     assert images.open_picture(data, 1).pixels.ndim == 3
