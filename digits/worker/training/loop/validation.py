@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -32,14 +33,15 @@ MAX_RECORD_VALUES_PER_CALL = 4_000_000
 class SavedState:
     """The present values of everything that running a network may modify apart from its weights.
 
-    That is variables that are not trained, such as moving averages, and the counters of metrics and of random numbers.
-    As a context manager, it restores them when the block ends.
+    That is variables that are not trained, such as moving averages, the counters of metrics and of random numbers, and
+    the states of the global generators of Python and NumPy. As a context manager, it restores them when the block ends.
     """
 
     def __init__(self, store: VariableStore, randomness: Randomness) -> None:
         variables = {**store.variables, **store.local, **randomness.state}
         self._values = [(item, item.numpy()) for item in variables.values() if not item.trainable]
         self._store = store
+        self._generators = random.getstate(), np.random.get_state()
 
     def __enter__(self) -> None:
         pass
@@ -51,6 +53,9 @@ class SavedState:
         """Restore all values."""
         for variable, value in self._values:
             variable.assign(value)
+        python, numpy = self._generators
+        random.setstate(python)
+        np.random.set_state(numpy)
 
     def restore_network(self) -> None:
         """Restore the variables that belong to the network, such as moving averages, but no counters."""
