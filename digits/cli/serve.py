@@ -46,7 +46,7 @@ def _serve(**options: Any) -> None:
     import os
     from dataclasses import replace
 
-    from digits.core.environment import MAX_IMAGE_PIXELS, NODE_CACHE
+    from digits.core.environment import MAX_IMAGE_PIXELS
     from digits.core.settings import SettingsError
     from digits.runtime.supervisor import PRIVATE_UMASK
     from digits.web.server.logs import start_logging
@@ -57,8 +57,8 @@ def _serve(**options: Any) -> None:
         start_logging(settings)
     except SettingsError as error:
         refuse(str(error))
-    # For the programs that decode images, and the tasks that read records.
-    os.environ |= {MAX_IMAGE_PIXELS: str(settings.max_image_pixels), NODE_CACHE: str(settings.node_cache)}
+    # For the programs that decode images.
+    os.environ[MAX_IMAGE_PIXELS] = str(settings.max_image_pixels)
     listener = _listen(settings.host, settings.port)
     settings = replace(settings, port=listener.getsockname()[1])
 

@@ -13,14 +13,11 @@ from pathlib import Path
 # The setting ``max_image_pixels``, which the server passes to all programs that decode images.
 MAX_IMAGE_PIXELS = "DIGITS_MAX_IMAGE_PIXELS"
 DEFAULT_MAX_IMAGE_PIXELS = 50_000_000
-# The setting ``node_cache``, which tasks apply on the machine that they run on.
-NODE_CACHE = "DIGITS_NODE_CACHE"
 # General variables needed by programs.
 SYSTEM_VARIABLES = (
     *"PATH HOME LANG LANGUAGE LC_ALL LC_COLLATE LC_CTYPE LC_MESSAGES LC_MONETARY LC_NUMERIC LC_TIME TZ TMPDIR "
     "VIRTUAL_ENV PYTHONPATH LD_LIBRARY_PATH".split(),
     MAX_IMAGE_PIXELS,
-    NODE_CACHE,
 )
 # Variables that affect TensorFlow's computation.
 COMPUTE_VARIABLES = tuple(

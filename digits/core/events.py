@@ -155,8 +155,7 @@ class InputPrepared(Event, frozen=True):
 
     ``resident``: decoded once and cached in memory, because their ``bytes`` fit into ``budget_bytes``, the usable
     part of the ``free_bytes`` in ``place`` (``memory`` or ``GPU memory``). ``streamed``: read and decoded again for
-    every batch, because they do not fit. If they are on a network file system, ``cache`` is the folder on this machine
-    to which they are copied.
+    every batch, because they do not fit.
     """
 
     split: Split
@@ -166,7 +165,6 @@ class InputPrepared(Event, frozen=True):
     budget_bytes: Integer
     free_bytes: Integer
     place: str = "memory"
-    cache: str = ""
 
 
 class WeightsLoaded(Event, frozen=True):

@@ -8,7 +8,6 @@ from pathlib import Path
 _NETWORK = frozenset(
     "9p afs beegfs ceph cifs coda fuse glusterfs gpfs lustre nfs nfs4 orangefs panfs pvfs2 smb3 virtiofs wekafs".split()
 )
-_IN_MEMORY = frozenset(("ramfs", "tmpfs"))
 # Container images, which are local; other file systems in user space are usually remote, such as fuse.sshfs.
 _LOCAL_FUSE = "fuse.fuse-overlayfs"
 
@@ -33,8 +32,3 @@ def is_network(path: Path) -> bool:
     """Return whether ``path`` is on a network file system, judging by the type of the file system."""
     kind = type_of(path)
     return kind in _NETWORK or (kind.startswith("fuse.") and kind != _LOCAL_FUSE)
-
-
-def is_in_memory(path: Path) -> bool:
-    """Return whether the files in ``path`` take memory."""
-    return type_of(path) in _IN_MEMORY

@@ -86,40 +86,6 @@ def _bytes(value: str) -> int:
     return int(float(match[1]) * {"MB": 10**6, "GB": 10**9, "TB": 10**12}[match[2].upper()])
 
 
-@dataclass(frozen=True)
-class NodeCacheSetting:
-    """Whether a machine copies records from a network file system, to which folder, and their most bytes together.
-
-    None stands for the defaults of the machine, see `digits.data.node_cache`. Converts to the text of the setting.
-    """
-
-    is_on: bool = True
-    place: Path | None = None
-    size: str = ""
-
-    @property
-    def limit(self) -> int | None:
-        return _bytes(self.size) if self.size else None
-
-    def __str__(self) -> str:
-        chosen = ",".join(filter(None, (str(self.place or ""), self.size)))
-        return (chosen or "auto") if self.is_on else "off"
-
-
-def _node_cache(value: str) -> NodeCacheSetting:
-    word = value.strip().lower()
-    if word in ("auto", "off"):
-        return NodeCacheSetting(is_on=word == "auto")
-    items = _items(value)
-    places = [item for item in items if item.startswith(("/", "~"))]
-    sizes = [item for item in items if item not in places]
-    if not items or len(places) > 1 or len(sizes) > 1:
-        raise ValueError("takes auto, off, a folder, a size, or both, such as /scratch,200GB")
-    for size in sizes:
-        _bytes(size)
-    return NodeCacheSetting(place=_path(places[0]) if places else None, size="".join(sizes))
-
-
 def _count(value: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", value.strip()) or int(value) < 1:
         raise ValueError("takes a number from 1 to 999999999")
@@ -418,14 +384,6 @@ class Settings:
         _count,
         "1000",
         "Maximum number of jobs of a user that wait or run on each cluster. Further ones wait in the server.",
-    )
-    node_cache: NodeCacheSetting = _setting(
-        _node_cache,
-        "auto",
-        "Where each machine keeps copies of records that it reads from a network file system, and how large they are "
-        "at most together: a folder on a local disk, a size, or both, such as /scratch,200GB. auto: half of the space "
-        "that is free for temporary files. off: no copies. "
-        "See [records on a shared file system](compute.md#records-on-a-shared-file-system).",
     )
     health_checks: bool = _setting(
         _flag,

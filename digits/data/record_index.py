@@ -76,15 +76,6 @@ class SplitIndex:
         offset, length, _ = self.entries[shard][number - self._starts[shard]].item()
         return self.shards[shard], offset, length
 
-    def shards_of(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the positions in ``shards`` of the shards that contain the records ``numbers``."""
-        return np.searchsorted(self._starts, numbers, side="right") - 1
-
-    def size_of(self, shard: Path) -> int:
-        """Return the size of a shard in bytes."""
-        entries = self.entries[self.shards.index(shard)]
-        return int(entries["length"].sum(dtype=np.uint64)) + len(entries) * (HEADER_BYTES + CHECKSUM_BYTES)
-
 
 class IndexCache:
     """Indexes of recently used splits, of at most ``max_records`` records together, but at least one split.

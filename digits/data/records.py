@@ -23,7 +23,6 @@ floats (float32), such as ``image/class/label``.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import io
@@ -45,7 +44,6 @@ from digits.core.files import sync_file
 from digits.data.example_pb2 import Example, Feature
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import SplitRecords
-from digits.data.node_cache import NodeCache
 from digits.data.record_classes import classes_path, pack_classes
 from digits.data.record_index import (
     CHECKSUM_BYTES,
@@ -57,7 +55,6 @@ from digits.data.record_index import (
     open_shard,
 )
 from digits.data.record_names import join_names, names_path
-from digits.data.shard_copies import ShardCopies
 from digits.data.targets.target import Features as Features
 from digits.data.targets.target import Target
 
@@ -444,8 +441,7 @@ class SplitReader:
     Opening reads only the indexes, unless they are given as ``index``. Raises DamagedRecords (an UnreadableFile) if
     files are missing or inconsistent. Owns its file descriptors: use it as a context manager, or call `close`.
 
-    If the folder is on a network file system (``is_remote``), `payloads` reads several records at the same time. With a
-    ``cache``, records are read from ``copies`` of their shards there, as far as they have been made.
+    If the folder is on a network file system (``is_remote``), `payloads` reads several records at the same time.
     """
 
     def __init__(
@@ -455,7 +451,6 @@ class SplitReader:
         index: SplitIndex | None = None,
         *,
         is_remote: bool = False,
-        cache: NodeCache | None = None,
     ) -> None:
         self.index = index or SplitIndex(job_folder, split)
         self._job_folder = job_folder
@@ -463,11 +458,6 @@ class SplitReader:
         self._files: dict[Path, BinaryIO] = {}
         self._opening = threading.Lock()
         self._pool = ThreadPoolExecutor(READERS, "records") if is_remote else None
-        # Older manifests have no hashes.
-        has_copies = cache is not None and len(split.hashes) == len(self.index.shards)
-        self.copies = (
-            ShardCopies(cache, job_folder, self.index, split.hashes) if cache and has_copies else None
-        )
 
     def __len__(self) -> int:
         return len(self.index)
@@ -493,12 +483,6 @@ class SplitReader:
     def payload(self, number: int) -> bytes:
         """Return the Example bytes of record ``number``, verified against their checksum."""
         shard, offset, length = self.index.locate(number)
-        if self.copies and (copy := self.copies.file(shard)):
-            with contextlib.suppress(OSError):
-                frame = os.pread(copy.fileno(), length + CHECKSUM_BYTES, offset)
-                if frame[length:] == masked_checksum(frame[:length]):
-                    return frame[:length]
-            self.copies.reject(shard)
         frame = os.pread(self._file(shard).fileno(), length + CHECKSUM_BYTES, offset)
         payload = frame[:length]
         if frame[length:] != masked_checksum(payload):
@@ -508,7 +492,7 @@ class SplitReader:
     def payloads(self, numbers: NDArray[np.int64]) -> list[bytes]:
         """Return the Example bytes of several records, as `payload` does."""
         each = map(int, numbers)
-        if self._pool is None or (self.copies and self.copies.are_complete):
+        if self._pool is None:
             return [self.payload(number) for number in each]
         return list(self._pool.map(self.payload, each))
 
@@ -526,8 +510,6 @@ class SplitReader:
     def close(self) -> None:
         if self._pool:
             self._pool.shutdown()
-        if self.copies:
-            self.copies.close()
         for file in self._files.values():
             file.close()
         self._files.clear()

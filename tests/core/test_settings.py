@@ -9,7 +9,6 @@ import pytest
 
 from digits.core.settings import (
     LoginPolicy,
-    NodeCacheSetting,
     Settings,
     SettingsError,
     described_settings,
@@ -52,27 +51,10 @@ def test_an_option_overrides_a_variable():
         ("DIGITS_STANDBY", "0", "standby", False),
         ("DIGITS_BEHIND_PROXY", "Yes", "behind_proxy", True),
         ("DIGITS_SERVER_NAME", " lab ", "server_name", "lab"),
-        ("DIGITS_NODE_CACHE", "auto", "node_cache", NodeCacheSetting()),
-        ("DIGITS_NODE_CACHE", "Off", "node_cache", NodeCacheSetting(is_on=False)),
-        (
-            "DIGITS_NODE_CACHE",
-            "/a/../b, 1.5GB",
-            "node_cache",
-            NodeCacheSetting(place=Path("/b"), size="1.5GB"),
-        ),
-        ("DIGITS_NODE_CACHE", "2TB", "node_cache", NodeCacheSetting(size="2TB")),
-        ("DIGITS_NODE_CACHE", "~/copies", "node_cache", NodeCacheSetting(place=Path.home() / "copies")),
     ],
 )
 def test_variables_are_parsed(variable, value, field, meaning):
     assert getattr(read_settings({variable: value}), field) == meaning
-
-
-@pytest.mark.parametrize("value", ["auto", "off", "/a", "2TB", "1.5MB", "/a,200GB"])
-def test_the_setting_of_the_node_cache_is_passed_to_tasks_as_text(value):
-    setting = read_settings({"DIGITS_NODE_CACHE": value}).node_cache
-    assert read_settings({"DIGITS_NODE_CACHE": str(setting)}).node_cache == setting
-    assert setting.limit in (None, 2 * 10**12, 1_500_000, 200 * 10**9)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +71,6 @@ def test_the_setting_of_the_node_cache_is_passed_to_tasks_as_text(value):
         ("DIGITS_JOBS_DIR", " "),
         ("DIGITS_JOBS_DIR", "s3://bucket/jobs"),
         ("DIGITS_DATA_ROOTS", "s3://bucket/images"),
-        ("DIGITS_NODE_CACHE", ""),
-        ("DIGITS_NODE_CACHE", "on"),
-        ("DIGITS_NODE_CACHE", "/a,/b"),
-        ("DIGITS_NODE_CACHE", "/a,1GB,2GB"),
     ],
 )
 def test_an_invalid_value_is_refused_by_name(variable, value):

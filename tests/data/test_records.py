@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -249,6 +250,27 @@ def test_a_split_with_too_few_records_is_refused(tmp_path: Path) -> None:
     split.count = 5
     with pytest.raises(DamagedRecords, match="contain 4 records, but the manifest 5"):
         SplitReader(tmp_path, split)
+
+
+def test_several_records_of_a_network_file_system_are_read_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = numbered(8)
+    split = write(tmp_path, content[:4], content[4:])
+    expected = [records.encode_example(record) for record in content]
+    together, read = threading.Barrier(2, timeout=60), os.pread
+
+    def wait_for_another(*arguments: Any) -> bytes:
+        together.wait()
+        return read(*arguments)
+
+    with SplitReader(tmp_path, split, is_remote=True) as reader:
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "pread", wait_for_another)
+            assert reader.payloads(np.arange(8)) == expected
+        (tmp_path / split.shards[1]).unlink()
+        assert reader.payloads(np.arange(8)[::-1]) == expected[::-1]  # from the open files
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("records")]
 
 
 def test_altered_pixels_fail_their_checksum(tmp_path: Path) -> None:

@@ -193,7 +193,6 @@ def _data_loading(prepared: events.InputPrepared | None) -> str:
     if prepared is None:
         return ""
     need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
-    copied = f", through copies in {prepared.cache}" if prepared.cache else ""
     if prepared.how == "resident":
-        return f"Cached in {prepared.place} ({need} of {room} available){copied}"
-    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available){copied}"
+        return f"Cached in {prepared.place} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"

@@ -29,7 +29,6 @@ from digits.core.splits import Split
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
-from digits.data.node_cache import cache_for
 from digits.data.records import SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, memory, targets
@@ -238,10 +237,7 @@ class Records:
         self._dataset, self._split = dataset, split
         with reporting_damage(dataset):
             self._reader = SplitReader(
-                dataset,
-                manifest.splits[split],
-                is_remote=file_systems.is_network(dataset),
-                cache=cache_for(dataset),
+                dataset, manifest.splits[split], is_remote=file_systems.is_network(dataset)
             )
         self._decoder = decoder or Decoder(manifest)
         self.groups = self._reader.groups
@@ -276,7 +272,6 @@ class Records:
             budget_bytes=int(self._memory.budget),
             free_bytes=self._memory.free,
             place=self._memory.place,
-            cache=str(self._reader.copies.folder) if self._reader.copies else "",
         )
 
     def feed(self, order: Order) -> Feed:
@@ -287,32 +282,13 @@ class Records:
             images, targets = self._decoder.allocate(len(self))
             self.end_claim()
             try:
-                self._decoded = self._decode_all(images, targets)
+                self._decoded = self._decoder.decode_all(self._reader.shards, images, targets)
             except tf.errors.OpError as error:
                 raise self._explain(error) from None
         return _ResidentFeed(*self._decoded, order)
 
-    def _decode_all(self, images: NDArray[Any], targets: NDArray[Any]) -> tuple[tf.Tensor, tf.Tensor]:
-        shards = [str(shard) for shard in self._reader.shards]
-        if copies := self._reader.copies:
-            copies.read_ahead([np.arange(len(self))])
-            paths = tf.data.Dataset.from_generator(
-                lambda: (str(copies.wait(shard)) for shard in self._reader.shards),
-                output_signature=tf.TensorSpec([], tf.string),
-            )
-            try:
-                return self._decoder.decode_all(paths, images, targets)
-            except tf.errors.OpError:
-                if not copies.reject_all():
-                    raise
-        return self._decoder.decode_all(shards, images, targets)
-
     def stream(self, order: Order) -> Feed:
         """Return a feed that reads records from disk when they are needed, even if all fit into memory."""
-        if copies := self._reader.copies:
-            order, ahead = itertools.tee(order)
-            copies.read_ahead(_first_pass(ahead, len(self)))
-            del ahead  # which would keep all batches
         return _StreamedFeed(self._reader, self._decoder, order, self._explain)
 
     def read(self, places: NDArray[np.int64]) -> Chunk:
@@ -384,14 +360,11 @@ class Decoder:
         return images, _allocate_aligned((count, *self._target.shape), self._target.decoded_dtype)
 
     def decode_all(
-        self, shards: list[str] | tf.data.Dataset, images: NDArray[Any], targets: NDArray[Any]
+        self, shards: list[Path], images: NDArray[Any], targets: NDArray[Any]
     ) -> tuple[tf.Tensor, tf.Tensor]:
-        """Decode all images and targets of a split into the arrays of `allocate`; return them as tensors.
-
-        ``shards`` are the paths of its files, strings.
-        """
+        """Decode all images and targets of a split into the arrays of `allocate`; return them as tensors."""
         size = max(1, min(1024, _DECODE_BYTES // self.record_bytes))
-        payloads = tf.data.TFRecordDataset(shards).batch(size)
+        payloads = tf.data.TFRecordDataset([str(shard) for shard in shards]).batch(size)
         options = tf.data.Options()
         options.threading.max_intra_op_parallelism = 1
         decoded = payloads.map(self.decode, tf.data.AUTOTUNE, deterministic=True).with_options(options)
@@ -440,15 +413,6 @@ class Decoder:
             # Exact DCT, as in the decoder used for inference.
             image = tf.io.decode_jpeg(data, channels, dct_method="INTEGER_ACCURATE")
         return tf.ensure_shape(image, self._shape)
-
-
-def _first_pass(order: Order, count: int) -> Order:
-    """Yield the batches of ``order`` in which ``count`` records are read, or all if there are fewer."""
-    for batch in order:
-        yield batch
-        count -= len(batch)
-        if count <= 0:
-            return
 
 
 def _allocate_aligned(shape: tuple[int, ...], dtype: str) -> NDArray[Any]:

@@ -119,7 +119,7 @@ def test_relative_folders_of_modules_become_absolute(monkeypatch: pytest.MonkeyP
 
 
 def test_settings_of_programs_reach_tasks() -> None:
-    settings = {"DIGITS_MAX_IMAGE_PIXELS": "5", "DIGITS_NODE_CACHE": "off"}
+    settings = {"DIGITS_MAX_IMAGE_PIXELS": "5"}
     assert child_environment({**settings, "DIGITS_TOKEN": "secret"}).items() >= settings.items()
     assert "DIGITS_TOKEN" not in child_environment({"DIGITS_TOKEN": "secret"})
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import itertools
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from digits.core import snapshot_list
+from digits.core import file_systems, snapshot_list
 from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
+from digits.core.resume_point import resume_points
 from digits.core.step_traces import file_name, steps_in
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
@@ -84,6 +88,32 @@ def test_streamed_records_train_like_cached_ones(train: Any, trained: Any, monke
     first, second = (snapshot(outcome.job_folder, "snapshot_2.ckpt") for outcome in (kept, streamed))
     assert np.allclose(first["model/fc/weights"], second["model/fc/weights"], atol=1e-6)
     assert kept.values("val", "loss") == pytest.approx(streamed.values("val", "loss"), rel=1e-5)
+
+
+def test_a_network_file_system_that_fails_is_reported_and_the_training_resumes_with_the_same_bits(
+    fail: Any, resume: Any, train: Any, gradients: Path, often: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from digits.worker.input import memory
+
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
+    expected = train(networks.LINEAR, name="local")
+    monkeypatch.setattr(file_systems, "is_network", lambda path: path == gradients)
+    pread, reads = os.pread, itertools.count()
+
+    def fail_later(descriptor: int, *arguments: Any) -> bytes:
+        if os.readlink(f"/proc/self/fd/{descriptor}").startswith(f"{gradients}/") and next(reads) >= 120:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(descriptor, *arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pread", fail_later)
+        failed = fail(networks.LINEAR, name="remote")
+    assert "Input/output error" in failed.of(Failed)[0].message
+    assert resume_points(failed.job_folder)[0]
+    assert resume(failed.job_folder / "train").wait().code == 0
+    weights, same = (snapshot(job, "snapshot_2.ckpt") for job in (failed.job_folder, expected.job_folder))
+    assert weights.keys() == same.keys()
+    assert all(np.array_equal(weights[name], same[name]) for name in weights)
 
 
 @pytest.mark.parametrize("encoding", ["jpg", pytest.param("none", marks=pytest.mark.nightly)])
