@@ -219,7 +219,7 @@ def hard_requests(server: Server) -> list[Request]:
         Request(
             "POST", "/models/preflight", form, f"dataset={server.datasets[0]}&freeze=".encode(), b"[", 4096
         ),
-        Request("POST", "/store/push", forms, b"", b"--x\r\n", 4_900_000, b"--x--"),
+        Request("POST", "/models/visualize-lr", forms, b"", b"--x\r\n", 4_900_000, b"--x--"),
         Request("POST", "/jobs/x", forms, b"", _part("a", b"x" * 1_000_000), 60_000_000, b"--x--\r\n"),
         upload(f"/models/{texts}/predictions.json", "text_list_file", b"\n", 6_000_000),
         upload(f"/models/{images}/predictions.json", "image_list", b"\n", 6_000_000),

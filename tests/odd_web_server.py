@@ -32,7 +32,6 @@ class OddHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     requested: list[str] = []
     root = Path()
-    released = threading.Event()
 
     def do_GET(self) -> None:
         if self.path == "/log":
@@ -51,15 +50,6 @@ class OddHandler(BaseHTTPRequestHandler):
             self._send(path.read_bytes(), "application/octet-stream")
         else:
             self._missing(rest)
-
-    def _held(self, rest: str) -> None:
-        """``/files/``, after a request of ``/release``."""
-        self.released.wait()
-        self._files(rest)
-
-    def _release(self, rest: str) -> None:
-        self.released.set()
-        self._send(b"", "text/plain")
 
     def _odd(self, rest: str) -> None:
         """A listing with links that lead elsewhere."""

@@ -247,14 +247,6 @@ class Settings:
         "commas.",
         option="--weights-source",
     )
-    model_stores: tuple[str, ...] = _setting(
-        _folders_or_addresses,
-        "",
-        "Folders and web addresses that publish models for import, separated by commas. See "
-        "[model stores](model-import.md#model-stores).",
-        variable="DIGITS_MODEL_STORE_URL",
-        option="--model-store",
-    )
     remote_addresses: tuple[str, ...] = _setting(
         _remote_addresses,
         "",

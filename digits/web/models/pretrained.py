@@ -164,6 +164,4 @@ def uploaded_files(*fields: str) -> Iterator[dict[str, list[Path]]]:
 
 
 def _page(form: PretrainedForm) -> str:
-    return render_in_turns(
-        "pretrained_new.html", form=form, has_stores=bool(services().settings.model_stores)
-    )
+    return render_in_turns("pretrained_new.html", form=form)

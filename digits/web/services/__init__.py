@@ -49,7 +49,6 @@ from digits.web.services import background, tensorboard
 from digits.web.services.background_recipes import first_evaluations, health_check
 from digits.web.services.clusters import Clusters
 from digits.web.services.folder_sizes import FolderSizes
-from digits.web.services.model_lists import StoreCache
 from digits.web.services.picture_cache import PictureCache
 from digits.web.services.recent_predictions import RecentPredictions
 from digits.web.services.results_cache import ResultsCache
@@ -105,7 +104,6 @@ class Services:
         self.prediction_results = ResultsCache()
         self.serving_metrics = ServingMetrics()
         self.production = ProductionModels(settings.jobs_dir)
-        self.model_stores = StoreCache(settings.model_stores)
         self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
         self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
@@ -139,7 +137,6 @@ class Services:
         self.runner.close()
         self.tensorboards.stop_all()
         self.decoder.close()
-        self.model_stores.close()
         self.clusters.close()
         for running in self.runner.executors:
             running.close()
