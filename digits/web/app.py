@@ -46,7 +46,6 @@ from digits.web.models import (
     form_views,
     pretrained,
     tensorboard,
-    traces,
 )
 from digits.web.models import views as model_views
 from digits.web.offload import in_thread, in_turns
@@ -168,7 +167,6 @@ def create_app(
         digits6_datasets,
         digits6_models,
         tensorboard,
-        traces,
         batches,
         timelines,
         uploads,

@@ -1,4 +1,4 @@
-"""The routes of DIGITS 6 for traces of training steps, and for large charts."""
+"""The routes of DIGITS 6 for traces of training steps, and for pages that became parts of the page of a model."""
 
 from __future__ import annotations
 
@@ -22,16 +22,12 @@ def trace() -> Response:
     """Return the trace of ``step`` in Chrome's trace format."""
     job, step = requested_job(ModelJob), whole(request.values, "step", None, 1)
     if step is None:
-        raise BadRequest("The step is missing.", "Specify one that GET /models/ID/timeline.json lists.")
+        raise BadRequest("The step is missing.", "Specify one that GET /models/ID.json lists in step_traces.")
     return send_job_file(job.folder, step_traces.file_name(step), "application/json")
 
 
 @blueprint.get("/models/images/<any(classification, generic):place>/timeline_tracing")
-def timeline(place: str) -> AnyResponse:
-    return redirect(url_for("traces.show", job_id=requested_job(ModelJob).id))
-
-
 @blueprint.get("/models/images/<any(classification, generic):place>/large_graph")
-def charts(place: str) -> AnyResponse:
-    """Redirect to the page of the model, whose charts have many more points than those of DIGITS 6."""
+def model(place: str) -> AnyResponse:
+    """Redirect to the page of the model, which lists the traces, and whose charts have more points than in DIGITS 6."""
     return redirect(url_for("model_page.show", job_id=requested_job(ModelJob).id))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import humanize
 from flask import url_for
 
-from digits.core import events, preflight_result
+from digits.core import events, preflight_result, step_traces
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
@@ -32,6 +32,7 @@ from digits.web.resources.models import (
     Preflight,
     Snapshot,
     SnapshotMetrics,
+    StepTrace,
 )
 from digits.web.services import services
 
@@ -68,6 +69,7 @@ def model_json(job: ModelJob) -> Model:
             SnapshotMetrics(_epoch(snapshot.epoch), snapshot.name, for_browser(snapshot.metrics))
             for snapshot in newest_first
         ],
+        step_traces=_step_traces(job),
         error=failure_message(job),
         progress=round(100 * job.progress, 1),
     )
@@ -102,7 +104,7 @@ def model_page(job: ModelJob) -> ModelPage:
         settings=_settings(job, manifest),
         devices=device_names(task.devices),
         tensorboard_url=services().tensorboard_url(job.id),
-        traces_url=url_for("traces.show", job_id=job.id) if job.recipe.traces_interval else None,
+        step_traces=_step_traces(job),
         metrics_url=url_for("models.metrics", job_id=job.id),
         csv_url=url_for("models.metrics_table", job_id=job.id),
     )
@@ -172,6 +174,14 @@ def marks(job: ModelJob) -> list[CurveMark]:
 
 def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
+
+
+def _step_traces(job: ModelJob) -> list[StepTrace]:
+    steps = in_thread(step_traces.steps_in, job.folder)
+    return [
+        StepTrace(step, url_for("jobs.file", path=f"{job.id}/{step_traces.file_name(step)}"))
+        for step in steps
+    ]
 
 
 def _network(job: ModelJob) -> tuple[str, str]:

@@ -51,6 +51,13 @@ class SnapshotMetrics(Struct):
     metrics: JsonObject | None
 
 
+class StepTrace(Struct):
+    """The trace of a training step: a file in Chrome's trace format at ``url``."""
+
+    step: int
+    url: str
+
+
 class Model(BriefModel, rename=_KEYS_OF_DIGITS, kw_only=True):
     """A model: ``snapshots`` are the epochs of its snapshots, the newest first. ``progress`` is in percent."""
 
@@ -58,6 +65,7 @@ class Model(BriefModel, rename=_KEYS_OF_DIGITS, kw_only=True):
     snapshots: list[float]
     best_epoch: float | None
     snapshot_metrics: list[SnapshotMetrics]
+    step_traces: list[StepTrace]
     error: str | None
     progress: float
 
@@ -111,10 +119,6 @@ class Curves(Struct):
     marks: list[CurveMark]
 
 
-class TracedSteps(Struct):
-    steps: list[int]
-
-
 class ModelData(Struct):
     """The dataset of a model on its page; None and empty if it is missing."""
 
@@ -157,6 +161,6 @@ class ModelPage(Struct):
     settings: list[tuple[str, str]]
     devices: str
     tensorboard_url: str | None
-    traces_url: str | None
+    step_traces: list[StepTrace]
     metrics_url: str
     csv_url: str

@@ -18,22 +18,19 @@ def traced(script: Script, dataset: str) -> str:
     return script.finish(script.model(dataset, traces_interval=2))
 
 
-def test_a_step_is_drawn_and_returned(site: Site, traced: str) -> None:
-    assert site.json(f"/models/{traced}/timeline.json") == {"steps": [3]}
-    redirect = site.get(f"/models/images/classification/timeline_tracing?job_id={traced}")
-    assert redirect.headers["Location"] == f"/models/{traced}/timeline"
-    page = site.get(redirect.headers["Location"]).text
-    assert f'data-url="/files/{traced}/timeline_3.json"' in page
-    assert f'href="/models/{traced}/timeline"' in site.get(f"/models/{traced}").text
-    assert site.get(f"/models/{traced}/timeline?step=2").status_code == 404
-    events = site.client.post(TRACE, data={"job_id": traced, "step": 3}).get_json()["traceEvents"]
-    operations = [event for event in events if event["ph"] == "X"]
+def test_a_trace_is_listed_and_returned(site: Site, traced: str) -> None:
+    url = f"/files/{traced}/timeline_3.json"
+    assert site.json(f"/models/{traced}.json")["step_traces"] == [{"step": 3, "url": url}]
+    assert f'<a href="{url}" download>Step 3</a>' in site.get(f"/models/{traced}").text
+    trace = site.client.post(TRACE, data={"job_id": traced, "step": 3}).get_json()
+    assert trace == site.json(url)
+    operations = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert operations and all(event["ts"] >= 0 and event["dur"] >= 0 for event in operations)
 
 
 def test_a_model_without_traces(site: Site, model: str) -> None:
-    assert "No step traces" in site.get(f"/models/{model}/timeline").text
-    assert f"/models/{model}/timeline" not in site.get(f"/models/{model}").text
+    assert site.json(f"/models/{model}.json")["step_traces"] == []
+    assert "timeline_" not in site.get(f"/models/{model}").text
 
 
 def test_errors_are_json(site: Site, model: str) -> None:
@@ -48,7 +45,10 @@ def test_errors_are_json(site: Site, model: str) -> None:
         assert answer.status_code == status and answer.get_json()["error"]["message"]
 
 
-def test_large_charts_are_those_of_the_model(site: Site, model: str) -> None:
-    for route in ("classification", "generic"):
-        answer = site.get(f"/models/images/{route}/large_graph?job_id={model}")
-        assert answer.headers["Location"] == f"/models/{model}"
+@pytest.mark.parametrize("page", ["large_graph", "timeline_tracing"])
+@pytest.mark.parametrize("route", ["classification", "generic"])
+def test_charts_and_traces_are_on_the_page_of_the_model(
+    site: Site, model: str, route: str, page: str
+) -> None:
+    answer = site.get(f"/models/images/{route}/{page}?job_id={model}")
+    assert answer.headers["Location"] == f"/models/{model}"

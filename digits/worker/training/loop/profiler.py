@@ -1,4 +1,4 @@
-"""Profiles every N-th training step, for the page of step traces and TensorBoard's profile plugin."""
+"""Profiles every N-th training step, for Perfetto and TensorBoard's profile plugin."""
 
 from __future__ import annotations
 
