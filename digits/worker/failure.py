@@ -71,8 +71,6 @@ def describe(error: BaseException) -> Failed:
         message, hint, line = mistake.message, mistake.hint, mistake.line or line
     else:
         message, hint = _words(error, source, bool(own) and user_text.is_raised_at(own[0]["line"]))
-    if not hint and line and _is_about_labels(source, line):
-        hint = "self.y has shape [N]: it contains the class number of each image."
     if not hint and own:
         hint = f"Check line {line} of the network: {own[0]['code']}"
     # A fault detected by the worker needs no trace of the worker.
@@ -96,15 +94,6 @@ def first_line(error: BaseException) -> str:
 def in_a_sentence(failure: Failed) -> str:
     """Return the message of ``failure`` with its line, for use without the traceback."""
     return f"Line {failure.line}: {failure.message}" if failure.line else failure.message
-
-
-_OF_SHAPES = re.compile(r"\b(shapes?|ranks?|dim(?:ension)?s?|broadcast\w*|sizes?|squeeze)\b", re.IGNORECASE)
-
-
-def _is_about_labels(error: BaseException, line: int) -> bool:
-    """Return whether a line of the network expects labels of a shape other than [N]."""
-    is_of_shapes = any(_is_a(error, name) for name in ("ValueError", "InvalidArgumentError"))
-    return is_of_shapes and bool(_OF_SHAPES.search(str(error))) and user_text.uses_labels(line)
 
 
 # Common mistakes with specific messages

@@ -11,14 +11,10 @@ import sys
 import types
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 from digits.core import network_text
 from digits.core.network_text import NETWORK_FILE as NETWORK_FILE
-
-# The results of these for labels are no longer labels.
-_NOT_VALUES = {"shape", "get_shape", "dtype", "ndim", "name", "device", "graph", "op", "size"}
 
 
 def lines(text: str) -> list[str]:
@@ -93,15 +89,6 @@ def imports_of(name: str) -> list[tuple[str, int]]:
     ]
 
 
-def uses_labels(line: int) -> bool:
-    """Return whether the statement in ``line`` uses ``self.y`` or values derived from it."""
-    parsed = tree()
-    try:
-        return parsed is not None and _Labels(parsed).are_in(line)
-    except RecursionError:  # a very long expression
-        return False
-
-
 def method_without_self(name: str = "") -> tuple[str, int] | None:
     """Return a method without ``self`` as ``Class.method`` with its line: the one named ``name``, or the only one."""
     parsed = tree()
@@ -148,127 +135,3 @@ def _own_nodes(statement: ast.stmt) -> Iterator[ast.AST]:
         node = waiting.pop()
         yield node
         waiting += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.stmt)]
-
-
-@dataclass
-class _Scope:
-    """A function or the module, with the ``names`` that refer to labels in it."""
-
-    node: ast.AST
-    outer: _Scope | None
-    names: set[str] = field(default_factory=set)
-
-    def holds(self, name: str) -> bool:
-        return name in self.names or (self.outer is not None and self.outer.holds(name))
-
-
-class _Labels:
-    """Tracks labels: ``self.y``, and everything assigned from it, passed to functions or returned."""
-
-    def __init__(self, parsed: ast.Module) -> None:
-        self._attributes = {"y"}
-        self._scopes: dict[ast.stmt, _Scope] = {}
-        self._functions: dict[str, tuple[ast.FunctionDef, _Scope]] = {}
-        self._add(parsed.body, _Scope(parsed, None))
-        before = -1
-        while (count := self._count()) != before:
-            before = count
-            for statement, scope in self._scopes.items():
-                self._spread(statement, scope)
-
-    def are_in(self, line: int) -> bool:
-        return any(
-            self._has_labels(node, self._scopes[statement])
-            for statement in _covering(self._scopes, line)
-            for node in ast.iter_child_nodes(statement)
-            if isinstance(node, ast.expr)
-        )
-
-    def _add(self, body: list[ast.stmt], scope: _Scope) -> None:
-        for statement in body:
-            self._scopes[statement] = scope
-            inner = scope
-            if isinstance(statement, ast.FunctionDef):
-                inner = _Scope(statement, scope)
-                self._functions[statement.name] = statement, inner
-            for part in ("body", "orelse", "finalbody"):
-                self._add(getattr(statement, part, []), inner)
-            for handler in getattr(statement, "handlers", []):
-                self._add(handler.body, inner)
-
-    def _count(self) -> int:
-        return len(self._attributes) + sum(
-            len(scope.names) for scope in {id(s): s for s in self._all()}.values()
-        )
-
-    def _all(self) -> Iterator[_Scope]:
-        yield from self._scopes.values()
-        yield from (scope for _, scope in self._functions.values())
-
-    def _spread(self, statement: ast.stmt, scope: _Scope) -> None:
-        if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign)):
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            if statement.value is not None and self._has_labels(statement.value, scope):
-                for target in targets:
-                    self._mark(target, scope)
-        elif isinstance(statement, ast.For) and self._has_labels(statement.iter, scope):
-            self._mark(statement.target, scope)
-        elif isinstance(statement, ast.Return) and statement.value is not None:
-            name = getattr(scope.node, "name", "loss")
-            # The loss is computed from labels but is not a label.
-            if name != "loss" and scope.outer is not None and self._has_labels(statement.value, scope):
-                self._attributes.add(name)
-                scope.outer.names.add(name)
-        for node in _own_nodes(statement):
-            if isinstance(node, ast.Call):
-                self._pass_on(node, scope)
-
-    def _mark(self, target: ast.AST, scope: _Scope) -> None:
-        for node in ast.walk(target):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                scope.names.add(node.id)
-            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-                self._attributes.add(node.attr)
-
-    def _pass_on(self, call: ast.Call, scope: _Scope) -> None:
-        """Propagate labels from arguments to the parameters of the text's own functions."""
-        is_method = isinstance(call.func, ast.Attribute)
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name not in self._functions or (is_method and not _is_self(call.func.value)):  # type: ignore[attr-defined]
-            return
-        function, inner = self._functions[name]
-        parameters = [item.arg for item in function.args.args][is_method:]
-        inner.names.update(
-            parameter
-            for parameter, value in zip(parameters, call.args, strict=False)
-            if self._has_labels(value, scope)
-        )
-        inner.names.update(
-            item.arg for item in call.keywords if item.arg and self._has_labels(item.value, scope)
-        )
-
-    def _has_labels(self, node: ast.AST, scope: _Scope) -> bool:
-        if isinstance(node, ast.Attribute):
-            if node.attr in _NOT_VALUES:
-                return False
-            if _is_self(node.value):
-                return node.attr in self._attributes
-        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") in _NOT_VALUES:
-            return False
-        if isinstance(node, ast.Name):
-            return scope.holds(node.id)
-        return any(
-            self._has_labels(child, scope)
-            for child in ast.iter_child_nodes(node)
-            if not isinstance(child, ast.stmt)
-        )
-
-
-def _covering(statements: dict[ast.stmt, _Scope], line: int) -> list[ast.stmt]:
-    covering = [item for item in statements if item.lineno <= line <= (item.end_lineno or item.lineno)]
-    last = max((item.lineno for item in covering), default=0)
-    return [item for item in covering if item.lineno == last]
-
-
-def _is_self(node: ast.AST) -> bool:
-    return isinstance(node, ast.Name) and node.id == "self"

@@ -150,14 +150,6 @@ def test_messages_omit_terminal_colors() -> None:
 
 NETWORK = """
 class UserModel:
-    y = y_dim = 3
-
-    def shaped(self, labels):
-        return fail(labels)
-
-    def labels(self):
-        return one_hot(self.y)
-
     def loss(self):
         {}
 
@@ -166,47 +158,8 @@ def fail(*anything):
     raise {}
 
 
-def one_hot(labels):
-    return labels
-
-
-import random as drawn
 UserModel().loss()
 """
-ABOUT_SHAPES = "ValueError('Dimensions must be equal')"
-
-
-@pytest.mark.parametrize(
-    ("statement", "is_about_labels"),
-    [
-        ("fail(self.y)", True),
-        ("labels = one_hot(self.y); fail(labels)", True),
-        ("self.wanted = [self.y]\n        for one in self.wanted:\n            fail(one)", True),
-        ("fail(self.labels())", True),
-        ("self.shaped(self.y)", True),
-        ("fail(\n            1,\n            self.y,\n        )", True),
-        # Similar names, and code near labels that does not use them.
-        ("fail(self.y_dim)", False),
-        ("labels = self.y\n        fail('self.y')  # self.y", False),
-        (
-            "count = self.y.shape if hasattr(self.y, 'shape') else 0; rest = 1\n        fail(rest, self)",
-            False,
-        ),
-    ],
-)
-def test_a_label_hint_requires_that_the_failing_expression_uses_labels(
-    statement: str, is_about_labels: bool
-) -> None:
-    # The raising frame is in a library, as for TensorFlow operations.
-    error = raised_in_library(NETWORK.format(statement, ABOUT_SHAPES))
-    assert describe(error).hint.startswith("self.y has shape [N]") == is_about_labels
-
-
-def test_unrelated_errors_get_no_label_hint() -> None:
-    for other in ("ValueError('Unknown activation')", "KeyError('shape')"):
-        assert (
-            "self.y has shape" not in describe(raised_in_library(NETWORK.format("fail(self.y)", other))).hint
-        )
 
 
 def raised_in_library(text: str) -> BaseException:
@@ -234,7 +187,7 @@ def test_a_graph_error_points_at_the_line_that_runs_the_graph() -> None:
     failure = describe(
         raised_in_library(NETWORK.format("fail(2)", f"RuntimeError({text!r})".replace("\\\\", "\\")))
     )
-    assert failure.line == 12
+    assert failure.line == 4
 
 
 @pytest.mark.parametrize(
@@ -294,10 +247,8 @@ def test_a_misspelled_attribute_gets_a_suggestion(attribute: str, hint: str) -> 
 
 
 def test_deeply_nested_code_still_gets_a_message() -> None:
-    deep = f"x = {'+'.join(['1'] * 800)}\n"
-    error = raised_in_library(
-        NETWORK.replace("import random as drawn\n", deep).format("fail(self.y)", ABOUT_SHAPES)
-    )
+    deep = f"fail({'+'.join(['1'] * 800)})"
+    error = raised_in_library(NETWORK.format(deep, "ValueError('Dimensions must be equal')"))
     assert describe(error).message == "ValueError: Dimensions must be equal"
     assert describe(raised("__main__x.y\n")).line == 1
 

@@ -270,13 +270,6 @@ def test_errors_are_reported_with_their_line(visualize: Any, mistake: str) -> No
     assert not outcome.of(Finished)
 
 
-def test_labels_of_another_shape_are_reported(visualize: Any) -> None:
-    failure = visualize(
-        networks.LINEAR.replace("self.inference, self.y)", "self.inference, self.y[:, 0])", 1)
-    ).failure
-    assert "self.y has shape [N]" in failure.hint
-
-
 def test_unusual_line_separators_do_not_shift_line_numbers(visualize: Any) -> None:
     head = "# a\x0cb\u2028c\n"
     failure = visualize(head + networks.LINEAR.replace("self.nclasses", "self.classes")).failure
