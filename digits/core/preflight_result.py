@@ -53,15 +53,4 @@ def format_lines(result: dict[str, Any]) -> list[str]:
     memory = result["memory_bytes"] if gpu is None else gpu
     said.append(f"{'memory' if gpu is None else 'GPU memory':19}{memory / 1e6:.0f} MB")
     said.append(f"parameters         {result['parameters']:,}")
-    if "layers" in result:
-        said.append(_ROW.format("layer", "shape", "min", "mean", "max", "std", "zeros"))
-        said += map(_layer, result["layers"])
     return said
-
-
-_ROW = "{:<32} {:<20} {:>10} {:>10} {:>10} {:>10} {:>6}"
-
-
-def _layer(row: dict[str, Any]) -> str:
-    numbers = (f"{row[name]:.4g}" for name in ("min", "mean", "max", "std"))
-    return _ROW.format(row["name"], "×".join(map(str, row["shape"])), *numbers, f"{row['zero_fraction']:.0%}")

@@ -276,8 +276,8 @@ class Preflight(Train, tag="preflight"):
     """Run one step and one validation batch of the training that this describes; save nothing.
 
     The first batch goes to ``batch.png`` in the task's parent folder,
-    the graph to ``tb/``. With ``eager``, a few steps run operation by operation, so that
-    the network can print values. One worker takes the steps, whatever the number of ``workers``.
+    the graph to ``tb/``. With ``eager``, a few steps run without a graph, so that the network
+    can print values. One worker takes the steps, whatever the number of ``workers``.
     """
 
     eager: bool = False

@@ -161,7 +161,7 @@ class _Printer:
 def check(job_folder: Path, dataset: Path | None = None, eager: bool = False) -> TaskState:
     """Run the first step of the training in the folder of a model job, in this terminal, without changing the folder.
 
-    With ``eager``, run a few steps operation by operation; the network can print values and call
+    With ``eager``, run a few steps without a graph; the network can print values and call
     ``breakpoint()``. Raises BadRequest if something is missing.
     """
     job_folder = job_folder.resolve()

@@ -273,6 +273,8 @@ def _is_a(error: BaseException, name: str) -> bool:
 # The message of the operating system; TensorFlow puts it into an error for exhausted memory.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
+RUN_AS_GRAPH = "Training can run it, but “Run eagerly” cannot: check the network without it."
+
 # By class name, because TensorFlow must not be imported here.
 _HINTS = {
     "ResourceExhaustedError": "Out of memory: choose a smaller batch size or a smaller network.",
@@ -302,5 +304,9 @@ _HINTS_BY_WORDS = {
     "URL fetch failure": "No weights can be fetched: write weights=None, or the path of a file that holds them.",
     "`add_metric()`": "Write self.summaries.append(tf.summary.scalar(name, value)).",
     "`stateful=True`": "Leave out stateful=True: batches have no order, and the last one is smaller.",
+    "eager execution": RUN_AS_GRAPH,
+    # A graph replaces what CPUs do not support.
+    "grouped convolutions are not supported on CPU": RUN_AS_GRAPH,
+    "only supports NHWC": RUN_AS_GRAPH,
     "No default session": "There are no sessions: compute the output in inference and the loss in loss.",
 }

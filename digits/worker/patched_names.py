@@ -117,15 +117,22 @@ REGISTER = {
         tensorflow.python.framework.ops: add_to_collection(name, value) get_collection(key, scope=...)
             get_default_graph() GraphKeys
     """,
-    "Tensors are keys of dicts, and show their values in a debugged step.": """
+    "Tensors are keys of dicts.": """
         tensorflow.python.framework.ops: SymbolicTensor
-        tensorflow.python.framework.ops.SymbolicTensor: __hash__ __repr__ __str__ +numpy
-        tensorflow.python.framework.tensor: Tensor
+        tensorflow.python.framework.ops.SymbolicTensor: __hash__
+    """,
+    "Operations that yield NaN or infinity are found.": """
         tensorflow.python.framework.op_callbacks: add_op_callback(callback_fn) remove_op_callback(op_callback)
-        tensorflow.python.framework.func_graph: FuncGraph
-        tensorflow.python.framework.func_graph.FuncGraph: _create_op_internal
-        tensorflow.python.eager.execute: quick_execute(op_name, num_outputs, inputs, attrs, ctx, name=...)
-        tensorflow.python.eager.context: context()
+    """,
+    "Steps of TensorFlow 1 run eagerly.": """
+        tensorflow.python.eager.context: eager_mode()
+        tensorflow.python.ops.variable_scope: EagerVariableStore
+        tensorflow.python.ops.gradients_util: _GradientsHelper
+        tensorflow.python.ops.losses.util: add_loss(loss, loss_collection=...)
+        tensorflow.python.keras.legacy_tf_layers.base: Layer
+        tensorflow.python.keras.legacy_tf_layers.base.Layer: add_loss(self, losses, inputs=...)
+        tensorflow.python.framework.ops: EagerTensor
+        tensorflow.python.framework.ops.EagerTensor: op name __hash__
     """,
     "Names of TensorFlow 1 that its public modules lack.": """
         tensorflow.python.ops.rnn_cell: BasicRNNCell GRUCell BasicLSTMCell LSTMCell DeviceWrapper DropoutWrapper

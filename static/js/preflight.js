@@ -6,10 +6,10 @@ import { getJson, postForm, uniqueName, urlPrefix } from './http.js';
 import { showPreflight } from './preflight_result.js';
 
 // Only on click: eagerly, a network can do things that it cannot do in training.
-const STEP_BY_STEP = 'eager';
+const EAGER = 'eager';
 
 // Fields that do not affect the preflight.
-const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', STEP_BY_STEP];
+const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', EAGER];
 
 /**
   * On click, `button` shows the result in `region`. `failed(error)` receives an error in the network; `focus` contains
@@ -32,9 +32,9 @@ export function startPreflight(form, button, region, trainRegion, { failed, focu
         const { doing } = await getJson(`${urlPrefix}/models/preflight/progress?watch=${watch}`);
         return doing && `${doing}…`;
       };
-      if (!isClick) fields.delete(STEP_BY_STEP);
+      if (!isClick) fields.delete(EAGER);
       const answer = postForm(`${urlPrefix}/models/preflight`, fields);
-      latest = fields.has(STEP_BY_STEP) ? null : { settings: settingsOf(form), answer };
+      latest = fields.has(EAGER) ? null : { settings: settingsOf(form), answer };
       return answer;
     },
     show(place, answer) {

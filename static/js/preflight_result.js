@@ -1,6 +1,6 @@
 // The result of a preflight: in the form, and later on the model's page.
 
-import { element, notice, table } from './element.js';
+import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
 import { isolate } from './names.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
@@ -34,7 +34,6 @@ function details({ result, batch_url: picture, loaded_weights: loaded, seconds }
     picture && pictureOf(picture, result.batch ?? []),
     loaded && weights(loaded),
     result.printed && printed(result.printed),
-    result.layers && layersOf(result.layers),
     Number.isFinite(seconds) && element('p', 'small muted', `Checked in ${seconds.toFixed(1)} s.`),
   ].filter(Boolean);
 }
@@ -47,54 +46,6 @@ function weights(loaded) {
 
 // The text is scrolled by keyboard.
 const printed = (text) => element('section', '', element('h3', 'small', 'Printed output'), element('pre', { class: 'printed', tabindex: 0 }, text));
-
-// A layer whose output is mostly zeros passes little to the next one.
-const DEAD = 0.95;
-const NUMBERS = ['Min', 'Mean', 'Max', 'Zeros'];
-
-/** A table of the layers' outputs in the last step, with the range of their values as a bar. */
-function layersOf(layers) {
-  const place = placesOf(layers);
-  const numbers = NUMBERS.map((name) => element('th', { class: 'end', scope: 'col' }, name));
-  const caption = element('caption', 'visually-hidden', 'Layer outputs in the last step');
-  const rows = layers.map((layer) => layerRow(layer, place));
-  return element('section', 'table-wrap', table('table table-tight', ['Layer', 'Output shape', 'Range', ...numbers], rows, caption));
-}
-
-function layerRow({ name, shape, min, mean, max, std, zero_fraction: zeros }, place) {
-  const share = `${Math.round(100 * zeros)}%`;
-  return element(
-    'tr',
-    '',
-    element('th', { scope: 'row' }, name),
-    element('td', 'nowrap', shape.join(' × ')),
-    element('td', '', bar(place, min, max, mean - std, mean + std, mean)),
-    ...[min, mean, max].map((value) => element('td', 'end', number(value))),
-    element('td', 'end', zeros < DEAD ? share : element('span', 'badge tone-warning', share)),
-  );
-}
-
-/** Returns a function from a number to its position, 0 to 100, on a scale for all layers that is linear only near zero. */
-function placesOf(layers) {
-  const spreads = layers.map(({ std }) => std).sort((one, other) => one - other);
-  const unit = spreads[spreads.length >> 1] || 1;
-  const scaled = (value) => Math.asinh(value / unit);
-  const low = Math.min(0, ...layers.map(({ min }) => scaled(min)));
-  const high = Math.max(0, ...layers.map(({ max }) => scaled(max)));
-  return (value) => (100 * (scaled(value) - low)) / (high - low || 1);
-}
-
-function bar(place, min, max, from, to, mean) {
-  const part = (name, start, end) => {
-    const piece = element('span', name);
-    piece.style.left = `${place(start)}%`;
-    piece.style.width = `${place(end) - place(start)}%`;
-    return piece;
-  };
-  const inside = (value) => Math.min(max, Math.max(min, value));
-  const parts = [part('range-zero', 0, 0), part('range-all', min, max), part('range-most', inside(from), inside(to)), part('range-mean', mean, mean)];
-  return element('div', { class: 'range', 'aria-hidden': true }, ...parts); // the numbers are beside it
-}
 
 /** The available facts as {label, value, note}. */
 function tilesOf(result) {

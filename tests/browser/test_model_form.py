@@ -366,10 +366,7 @@ def test_an_eager_check_shows_values(
     page.get_by_role("button", name="Check", exact=True).click()
     found = page.locator("#visualize-result .preflight")
     expect(found.locator(".printed")).to_contain_text("Step 1\n(6, 16, 16, 3)", timeout=STEP_MILLISECONDS)
-    last = found.get_by_role("row").last
-    expect(last.get_by_role("rowheader")).to_have_text("fc")
-    expect(last.get_by_role("cell").first).to_have_text("6 × 3")
-    assert last.locator(".range-all").evaluate("bar => bar.offsetWidth") > 10
+    expect(found).to_contain_text("The loss of each step is ")
     check_accessibility(page)
 
     # Training does not support this, so the check reports it.

@@ -97,7 +97,7 @@ def visualize_network() -> AnyResponse:
 def preflight() -> AnyResponse:
     """Run one training step of the form's model, and report the result.
 
-    With ``eager``, a few steps run operation by operation, and the text that the network prints is reported too.
+    With ``eager``, a few steps run without a graph, and the text that the network prints is reported too.
     """
     require_tensorflow()
     form = open_form(request.form)

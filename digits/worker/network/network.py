@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -276,8 +277,11 @@ def _list_variables(wanted: Any, store: VariableStore) -> list[tf.Variable]:
 def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf.Tensor | None:
     """Return the regularization that the losses of the network do not already contain."""
     terms = list(tf.compat.v1.losses.get_regularization_losses()) + calls.keras_losses()
-    if terms:
-        losses = [item.loss for item in objectives]
+    losses = [item.loss for item in objectives]
+    if terms and tf.executing_eagerly():
+        unused = [gradient is None for gradient in tf.gradients(losses, terms)]
+        terms = list(itertools.compress(terms, unused))
+    elif terms:
         inputs = [tensor for operation in operations_behind(losses) for tensor in operation.inputs]
         used = {tensor.name for tensor in (*losses, *inputs)}
         terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]

@@ -12,6 +12,7 @@ import itertools
 import math
 import resource
 import secrets
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import humanize
 import keras
+import msgspec
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -33,7 +35,7 @@ from digits.worker.input.target_tensors import tensors_of
 from digits.worker.training.loop import network_checks, setup
 from digits.worker.training.loop.setup import Resources, Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
-from digits.worker.training.step import device_config, numerics, step_debugger, step_function
+from digits.worker.training.step import device_config, eager, numerics, step_function
 from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep
 
 # The maximum number of images in the picture of the batch, and their size in pixels.
@@ -47,8 +49,10 @@ MEASURED_SECONDS = 0.5
 MAX_MEASURED_STEPS = 6
 BATCHES_READ = 3
 
-# Steps of a debug run, each on a different batch.
+# Steps of an eager run, each on a different batch.
 EAGER_STEPS = 3
+# Longer printed text is only in the log.
+MAX_CHARACTERS = 20_000
 
 # Expected range of the initial cross-entropy, as multiples of the chance level.
 USUAL = (0.5, 2.0)
@@ -68,6 +72,8 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     Raises UserFault, or whatever the user's network raises.
     """
     events.append(Progressed(0.0, doing="Reading the dataset"))
+    if recipe.eager:  # what casts and measures the network works on a graph
+        recipe = msgspec.structs.replace(recipe, precision="float32", xla=False, gradient_metrics=False)
     config, gpus = device_config.configure(recipe, events)
     device_config.check_division(config.batch_size, recipe.workers)
     seed = secrets.randbelow(2**31) if recipe.seed is None else recipe.seed
@@ -111,7 +117,7 @@ class Start:
 class Cost:
     """The cost of a training: ``seconds``, trained ``parameters``, and name and size of the ``largest`` variable."""
 
-    seconds: float | None
+    seconds: float
     images: int
     parameters: int
     largest: tuple[str, int] = ("", 0)
@@ -141,7 +147,7 @@ def verdict(start: Start, cost: Cost) -> Verdict:
     is_large = cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE
     if is_large and not start.has_weights and not start.has_places:
         verdicts.append(_too_large(cost))
-    if cost.seconds is not None and cost.seconds > LONG_SECONDS:
+    if cost.seconds > LONG_SECONDS:
         verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
     order = ("bad", "high", "low", "large", "long", "unknown", "good")
     worst = min(verdicts, key=lambda item: order.index(item.level))
@@ -233,35 +239,40 @@ class _Preflight:
         return for_browser(result)
 
     def result_eagerly(self) -> dict[str, Any]:
-        """Run a few steps operation by operation; return the result of the task."""
-        resources, step = self._resources, setup.lazy_step(self._resources)
+        """Run a few steps eagerly; return the result of the task."""
+        resources = self._resources
+        step, rate = setup.eager_step(resources), setup.learning_rate(resources)
         chunks = self._read_each(min(EAGER_STEPS, resources.timeline.total_steps))
         notes = self._write_picture(step, chunks[0], is_compiled=False)
-        if self._recipe.weights:
-            resources.load_weights(step_debugger.make_variables(step, chunks[0]))
-        rate = setup.learning_rate(resources)
-        steps = [
-            step_debugger.take(step, resources.store, chunk, rate.at(number), number)
-            for number, chunk in enumerate(chunks)
-        ]
+        if self._recipe.weights:  # they are loaded into the variables that the network creates
+            resources.load_weights(eager.run(step, chunks[0], 0.0, 0, changes_weights=False).traced)
+        losses, printed = [], ""
+        for number, chunk in enumerate(chunks):
+            # A terminal is the user's debugger.
+            text = sys.stdout if sys.stdout.isatty() else eager.Printed()
+            with contextlib.redirect_stdout(text):
+                row = eager.run(step, chunk, rate.at(number), number).row.numpy()
+            losses.append(float(row[0]))
+            numerics.check_losses(row[:1], number, [rate.at(number)], has_snapshots=False)
+            if isinstance(text, eager.Printed) and text.getvalue():
+                printed += f"Step {number + 1}\n{text.getvalue()}"
+        if len(printed) > MAX_CHARACTERS:
+            printed = f"{printed[:MAX_CHARACTERS]}\n… The rest is in the log.\n"
         setup.warn_of_freeze_patterns(resources)
-        setup.warn_of_labels(resources.events, steps[0].traced)
         result = {
-            **self._assess(steps[0].traced, steps[0].metrics, None),
-            "metrics": {"train": _curves(steps[0].metrics), "val": None},
+            "loss": losses[0],
+            "losses": losses,
+            "printed": printed,
+            "verdict": f"The loss of each step is {', '.join(f'{loss:.4g}' for loss in losses)}.",
+            "verdict_level": "unknown",
             **self._memory(),
             **self._facts(step),
             "xla": False,
             "batch": notes,
-            "losses": [taken.metrics["loss"] for taken in steps],
-            "layers": steps[-1].layers,
-            "printed": "".join(
-                f"Step {number}\n{taken.printed}" for number, taken in enumerate(steps, 1) if taken.printed
-            ),
         }
         return for_browser(result)
 
-    def _assess(self, traced: Traced, first: dict[str, float], seconds_total: float | None) -> dict[str, Any]:
+    def _assess(self, traced: Traced, first: dict[str, float], seconds_total: float) -> dict[str, Any]:
         """The loss of the ``first`` training step, and its assessment.
 
         The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
@@ -286,7 +297,7 @@ class _Preflight:
             "advice": judged.advice,
         }
 
-    def _cost(self, traced: Traced, seconds_total: float | None) -> Cost:
+    def _cost(self, traced: Traced, seconds_total: float) -> Cost:
         sizes = {
             name: item.shape.num_elements()
             for name, item in self._resources.store.variables.items()

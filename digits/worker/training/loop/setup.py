@@ -290,10 +290,10 @@ def build(
     )
 
 
-def lazy_step(resources: Resources) -> TrainingStep:
-    """Return a step that `digits.worker.training.step.step_debugger` builds when it runs it."""
-    config = dataclasses.replace(resources.config, devices=resources.config.devices[:1], compiled=False)
-    return resources.step(resources.network(), Phase(resources.optimizer), config, measures_labels=True)
+def eager_step(resources: Resources) -> TrainingStep:
+    """Return a step on one device, for `digits.worker.training.step.eager`."""
+    config = dataclasses.replace(resources.config, devices=resources.config.devices[:1])
+    return resources.step(resources.network(), Phase(resources.optimizer), config, measures_labels=False)
 
 
 def _config_for(resources: Resources, shown: inference.Inference) -> DeviceConfig:

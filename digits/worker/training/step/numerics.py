@@ -60,7 +60,7 @@ def explained(step: int, rate: float) -> Iterator[None]:
         if mark is None:
             raise
         op_type, name, line, value = mark.groups()
-        raise fault(op_type, name, int(line), value, step, rate) from None
+        raise _fault(op_type, name, int(line), value, step, rate) from None
 
 
 def check_losses(
@@ -96,12 +96,10 @@ def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: b
     )
 
 
-def fault(
-    op_type: str, operation: str, line: int, value: str, step: int, rate: float, inputs: str = ""
-) -> UserFault:
+def _fault(op_type: str, operation: str, line: int, value: str, step: int, rate: float) -> UserFault:
     """The error that reports the ``operation`` that is the first to yield ``value``, NaN or Inf.
 
-    ``line`` is that of the network that creates it, 0 for none, and ``inputs`` a sentence about its inputs.
+    ``line`` is that of the network that creates it, 0 for none.
     """
     name = _LOOP_SCOPE.sub("", operation)
     layer = name.rpartition("/")[0].removeprefix(f"{MODEL_SCOPE}/")
@@ -110,23 +108,13 @@ def fault(
     return UserFault(
         f"The operation {name} ({op_type}){where} is the first to return {value} values{backwards}, "
         f"at step {step}, at the learning rate {rate:g}.",
-        f"{inputs or 'All of its inputs were finite.'} Check it for a division by zero, the logarithm or "
+        "All of its inputs were finite. Check it for a division by zero, the logarithm or "
         "root of a value that is not positive, or values that grow without bound.",
         line or None,
     )
 
 
-def is_unchecked(op_type: str) -> bool:
-    """Whether operations of this type are not checked."""
-    return bool(_FORWARDING.match(op_type))
-
-
-def checked_outputs(op_type: str) -> int | None:
-    """The number of outputs that are checked of an operation of this type; None for all."""
-    return 1 if op_type.startswith(_FIRST_ONLY) else None
-
-
-def line_of(name: str, graph: Any) -> int:
+def _line_of(name: str, graph: Any) -> int:
     """The line of the network that is creating the operation ``name``; 0 for none.
 
     For the gradient of an operation, it is the line that created that operation.
@@ -153,11 +141,11 @@ def line_that_created(graph: Any, name: str) -> int:
 def _check(
     op_type: str, inputs: Any, attrs: Any, outputs: Any, op_name: str | None = None, graph: Any = None
 ) -> list[Any] | None:
-    if graph is None or is_unchecked(op_type):
+    if graph is None or _FORWARDING.match(op_type):
         return None
     checked = list(outputs)
-    for slot, output in enumerate(checked[: checked_outputs(op_type)]):
+    for slot, output in enumerate(checked[: 1 if op_type.startswith(_FIRST_ONLY) else None]):
         if output.dtype.is_floating:
-            message = f"no-number {op_type} {op_name} {line_of(str(op_name), graph)}"
+            message = f"no-number {op_type} {op_name} {_line_of(str(op_name), graph)}"
             checked[slot] = tf.raw_ops.CheckNumerics(tensor=output, message=message, name="checked")
     return checked

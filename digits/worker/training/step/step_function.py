@@ -20,7 +20,7 @@ from digits.worker.network.summaries import Recorded
 from digits.worker.training.step.micro_batches import Part
 from digits.worker.training.step.replication import Replica
 from digits.worker.training.step.tracing import compiled, stack_rows, trace, xla_warning
-from digits.worker.training.step.training_step import BuiltStep, Traced, TrainingStep
+from digits.worker.training.step.training_step import Traced, TrainingStep
 
 Rows = NDArray[np.float32]
 
@@ -146,7 +146,8 @@ class StepFunction:
     @cached_property
     def _extended(self) -> tuple[Any, Traced]:
         def build(*given: tf.Tensor) -> tuple[Any, Traced]:
-            step = build_extended(self.step, *given)
+            *chunk, rates, number = given
+            step = self.step.build(*Chunk(*chunk).batch(0), rates[0], number, is_extended=True)
             pictures = [tf.convert_to_tensor(item.tensor) for item in step.traced.pictures]
             return (step.row, pictures, step.statistics), step.traced
 
@@ -172,14 +173,6 @@ def signature(step: TrainingStep) -> list[tf.TensorSpec]:
         tf.TensorSpec([None], tf.float32, name="rates"),
         tf.TensorSpec([], tf.int64, name="first_step"),
     ]
-
-
-def build_extended(step: TrainingStep, *given: tf.Tensor, changes_weights: bool = True) -> BuiltStep:
-    """Build an extended step on a chunk of one batch in the current graph, from tensors as in `signature`."""
-    *chunk, rates, number = given
-    return step.build(
-        *Chunk(*chunk).batch(0), rates[0], number, is_extended=True, changes_weights=changes_weights
-    )
 
 
 def seen(step: TrainingStep, chunk: Chunk, is_compiled: bool) -> tuple[Rows, dict[str, NDArray[Any]]]:

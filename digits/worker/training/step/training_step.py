@@ -96,14 +96,10 @@ class Traced:
 
 @dataclass(frozen=True)
 class BuiltStep:
-    """The tensors of a step: its metrics, a float32 ``row`` [names], and the ``statistics`` of its updates by name.
-
-    ``network`` is built on the records of the first replica.
-    """
+    """The tensors of a step: its metrics, a float32 ``row`` [names], and the ``statistics`` of its updates by name."""
 
     row: tf.Tensor
     statistics: dict[str, tf.Tensor]
-    network: Built
     traced: Traced
 
 
@@ -176,7 +172,7 @@ class TrainingStep:
         states = {**self._store.variables, **self._store.local}.values()
         part = self._reduction(parts, [item for item in states if not item.trainable])
         statistics = self._update_weights(part, rate, number, is_extended) if changes_weights else {}
-        return BuiltStep(part.row, statistics, part.built, _facts(part))
+        return BuiltStep(part.row, statistics, _facts(part))
 
     def compute_replica(
         self,
@@ -217,7 +213,9 @@ class TrainingStep:
             built = self.network.build(replica.store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)
         outputs = in_order(built.output) if classes and self.network.kind_metrics.scores_classes else ()
-        flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
+        flow = LabelFlow()
+        if not tf.executing_eagerly():  # the flow is read from the graph
+            flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
         with autocast.casting(self._store.compute_type):
