@@ -13,6 +13,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from msgspec import structs
 
 from digits.core import recipe as recipes
@@ -344,6 +345,7 @@ class Trainer:
         """Return the metrics of some training records as a validation computes them, those that are finite.
 
         They are worse than in training if the network predicts otherwise than it trains, and not because it memorizes.
+        A network that fails here has been trained all the same: the result is then empty.
         """
         evaluation, records = self._steps.evaluation, self._data.train
         if evaluation is None:
@@ -351,9 +353,13 @@ class Trainer:
         size = min(len(records), self._data.batch_size)
         count = max(1, min(len(records), MAX_RECALLED) // size)
         places = np.arange(count * size).reshape(count, size)  # networks may require whole batches
-        with self._resources.save_state():
-            evaluation.begin(self.step)
-            found = [evaluation(records.read(each)) for each in places]
+        try:
+            with self._resources.save_state():
+                evaluation.begin(self.step)
+                found = [evaluation(records.read(each)) for each in places]
+        except (tf.errors.OpError, OSError) as error:
+            log.warning("Training images could not be predicted after the training: %s", error)
+            return {}
         means = np.stack([rows[0] for rows, _ in found]).mean(axis=0)
         metrics = evaluation.summarize(means.tolist(), np.concatenate([values for _, values in found]))
         return {name: float(value) for name, value in metrics.items() if np.isfinite(value)}
