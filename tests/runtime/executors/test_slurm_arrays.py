@@ -363,7 +363,8 @@ def test_the_reason_changes_with_the_queue(server: FakeServer, slurm: FakeSlurm)
     server.wait(lambda: "all suitable nodes are in use" in jobs[1].waiting_for)
     assert jobs[1].expected_start and "Priority" in jobs[0].waiting_for
     # Slurm prints a year if it cannot know, as behind a job without a time limit.
-    slurm.lines[name] = re.sub(r"\d{10}", f"{time.time() + 365 * 86400:.0f}", slurm.lines[name])
+    year = f"Resources|{time.time() + 365 * 86400:.0f}"
+    slurm.lines[name] = re.sub(r"Resources\|\d+", year, slurm.lines[name])
     server.wait(lambda: jobs[1].expected_start is None)
     slurm.is_up = False
     server.wait(lambda: "does not answer" in jobs[0].waiting_for)
