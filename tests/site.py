@@ -333,7 +333,9 @@ def _whole(app: Any) -> Any:
 
         with contextlib.closing(ClosingIterator(app(environ, start))) as answer:
             pieces = list(answer)
-        if media_types == ["application/json"] and (body := b"".join(pieces)):
+        # Files of jobs are sent as they are, also damaged ones.
+        is_made = not environ["PATH_INFO"].startswith("/files/")
+        if media_types == ["application/json"] and is_made and (body := b"".join(pieces)):
             json.loads(body, object_pairs_hook=_need_unique_keys)
         return pieces
 
