@@ -49,7 +49,7 @@ export function startSourceSummary(form, { block, changed }) {
     latest = state;
     controller?.abort();
     controller = new AbortController();
-    const isGiven = chosen.length || paths.some((path) => isShown(path) && path.value.trim());
+    const isGiven = chosen.length > 0 || paths.some((path) => isShown(path) && path.value.trim());
     setReading(isGiven);
     if (isGiven) reading = read(all, names, chosen, controller.signal);
     else show(null);
