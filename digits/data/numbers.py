@@ -8,6 +8,15 @@ from typing import Any
 from digits.data.sources import show
 
 
+def is_float(text: str) -> bool:
+    """Return whether ``float`` accepts ``text``, which includes NaN and infinity."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def parse_number(value: Any) -> float:
     """Return the finite number that ``value`` is or that its text denotes.
 

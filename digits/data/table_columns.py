@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from digits.data.numbers import is_float
 from digits.data.sources import show
 
 # The texts of truth values, in lowercase. CelebA has -1 for false.
@@ -51,7 +52,7 @@ class Column:
         self.all_lists = self.all_lists and is_list(cell)
         self.all_fractions = self.all_fractions and _is_fraction(cell)
         if self.values is not None:
-            self.are_numbers = self.are_numbers and _is_number(cell)
+            self.are_numbers = self.are_numbers and is_float(cell)
             text = cell.lower()
             self.count += 1
             self.flags += text in FLAGS
@@ -113,7 +114,7 @@ def are_spaced(cells: Iterable[str]) -> bool | None:
         outside = _QUOTED.sub("", inner)
         if "," in outside:
             return False
-        if len(_QUOTED.findall(inner)) > 1 or (outside.split()[1:] and all(map(_is_number, outside.split()))):
+        if len(_QUOTED.findall(inner)) > 1 or (outside.split()[1:] and all(map(is_float, outside.split()))):
             return True
         has_spaces = has_spaces or len(outside.split()) > 1
     return None if has_spaces else False
@@ -166,14 +167,6 @@ def _unquoted(text: str) -> str:
         with contextlib.suppress(ValueError, SyntaxError):
             return str(read(text)).encode("utf-8", "replace").decode().strip()
     return text[1:-1].strip()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _is_fraction(cell: str) -> bool:

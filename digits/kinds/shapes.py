@@ -29,7 +29,7 @@ _MIN_CORNERS = 3
 # A mask has one byte per pixel, unlike an image.
 _MAX_MASK_PIXELS = 4 * images.MAX_PIXELS
 _MAX_PACKED_BYTES = 16 << 20
-# Forms may extend beyond the image by this multiple of its size; what is outside is cut off.
+# Forms may extend beyond the image by this multiple of its size, and are clipped to it.
 _MARGIN = 2
 # Numbers in groups of five bits, the lowest first; the last group of each is below 32. All are added to 48.
 _COMPRESSED = re.compile(rb"(?:[P-o]{0,6}[0-O])+")

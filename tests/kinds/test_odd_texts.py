@@ -29,7 +29,7 @@ ODD = (
     "\udcff",
     "\0",
 )
-# Of each file, so many values are replaced.
+# The number of values that are replaced in each file.
 MAX_PLACES = 6
 
 

@@ -20,9 +20,9 @@ from digits.core.files import walk
 from digits.core.splits import SPLITS
 from digits.data.image_lists import visible_entries
 from digits.data.loose_json import InvalidJson, load
+from digits.data.numbers import is_float
 from digits.data.sources import UnusableSource, listed, show
 from digits.data.tables import is_image
-from digits.kinds.detection.label_files import is_number
 from digits.kinds.yaml_files import (
     YAML_ENDINGS,
     is_text,
@@ -214,7 +214,7 @@ def _names_in(path: Path, may_read: Callable[[Path], bool] | None = None) -> Nam
 
 def _is_annotation(line: str) -> bool:
     words = line.split()
-    return len(words) > 1 and all(map(is_number, words))
+    return len(words) > 1 and all(map(is_float, words))
 
 
 def _in_categories(path: Path) -> Names:

@@ -6,12 +6,12 @@ rotation_y; a score may follow. See the development kit of https://www.cvlibs.ne
 
 from __future__ import annotations
 
+from digits.data.numbers import is_float
 from digits.kinds.detection.annotations import DONT_CARE, Annotations
 from digits.kinds.detection.format import Format, Source
 from digits.kinds.detection.label_files import (
     InvalidAnnotation,
     LabelFolder,
-    is_number,
     number_in,
     text_lines,
 )
@@ -46,7 +46,7 @@ def parse(data: bytes, keeps_all_types: bool) -> list[Shape]:
 
 def _is_object(words: list[str]) -> bool:
     """Return whether a line has the columns of KITTI; a polygon begins with a number, and a sentence is text."""
-    if len(words) < COLUMNS or is_number(words[0]) or not all(map(is_number, words[1:COLUMNS])):
+    if len(words) < COLUMNS or is_float(words[0]) or not all(map(is_float, words[1:COLUMNS])):
         return False
     return float(words[2]).is_integer()
 

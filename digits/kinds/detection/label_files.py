@@ -195,15 +195,6 @@ def text_lines(data: bytes) -> Iterator[tuple[str, list[str]]]:
             yield f"line {number}", words
 
 
-def is_number(text: str) -> bool:
-    """Return whether `number_in` accepts ``text``."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def number_in(text: str, where: str) -> float:
     """Return the number in ``text``; raises InvalidAnnotation."""
     try:

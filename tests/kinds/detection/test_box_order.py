@@ -33,7 +33,7 @@ def box(number: int, size: tuple[int, int]) -> tuple[float, float, float, float]
 
 
 def numbers(number: int, size: tuple[int, int], order: str, unit: float) -> Numbers:
-    """The four numbers of a box in an order; with a ``unit``, so many are the width or height of the image."""
+    """The four numbers of a box in an order; ``unit`` is the number that the width or height of the image has, or 0."""
     scale = [unit / side for side in size] if unit else [1.0, 1.0]
     found = ORDERS[order](*box(number, size))
     return tuple(round(value * scale[index % 2], 4) for index, value in enumerate(found))
