@@ -1,10 +1,10 @@
-"""Count the open files of a server before and after reports and pages, with a limit of 1,024.
+"""Count the open files of a server before and after pages, with a limit of 1,024.
 
-    .venv/bin/python benchmarks/descriptors.py [--reports 20] [--pages 2000]
+    .venv/bin/python benchmarks/descriptors.py [--pages 2000]
 
 Starts a server, creates a dataset, trains and evaluates a model, and requests everything once, so that caches and
-thread pools are filled. Then requests the report and pages, and prints one line of JSON: the number of open files of
-the server before and after, the target of their difference, and the statuses that were not 200.
+thread pools are filled. Then requests the pages again, and prints one line of JSON: the number of open files of the
+server before and after, the target of their difference, and the statuses that were not 200.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ TARGET = 10
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--reports", type=int, default=20)
     parser.add_argument("--pages", type=int, default=2000)
     options = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_DESCRIPTORS, MAX_DESCRIPTORS))
@@ -41,23 +40,21 @@ def main() -> None:
         bars(Path(folder, "data", "bars"))
         server = RealServer(Path(folder))
         try:
-            print(json.dumps(measure(server, options.reports, options.pages)))
+            print(json.dumps(measure(server, options.pages)))
         finally:
             server.stop()
 
 
-def measure(server: RealServer, reports: int, pages: int) -> dict[str, Any]:
+def measure(server: RealServer, pages: int) -> dict[str, Any]:
     server.wait_until_warm()
     dataset = create_dataset(server)
     model = start_training(server, dataset, train_epochs=1)
     server.wait_for_status(model, "Done")
     server.read(f"/models/{model}/evaluation", "POST")
     server.wait(lambda: server.ask(f"/models/{model}/evaluation.json")["state"] == "done")
-    report = f"/models/{model}/report"
     paths = [f"/models/{model}", f"/datasets/{dataset}", f"/models/{model}/evaluation", "/", "/docs/"]
-    statuses = statuses_of(server, [report, *paths])
+    statuses = statuses_of(server, paths)
     before = open_descriptors(server)
-    statuses += statuses_of(server, [report] * reports)
     statuses += statuses_of(server, (paths[number % len(paths)] for number in range(pages)))
     return {
         "before": before,

@@ -280,12 +280,6 @@ class Site:
         body = self.json(f"/models/compare.json?{query}")
         return body, self.get(f"/models/compare?{query}").text
 
-    def report(self, model: str) -> str:
-        """Return the page of the report of a model."""
-        answer = self.get(f"/models/{model}/report")
-        assert answer.status_code == 200, answer.text
-        return answer.text
-
     def close(self) -> None:
         for job in self.services.store.all(Job):
             self.services.scheduler.abort(job)

@@ -21,7 +21,6 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
-from digits.core.augmentation_preview import Outline
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import UnreadableFile
 from digits.core.programs import end, limit_resources, start
@@ -29,7 +28,6 @@ from digits.core.recipe import CreateDataset
 from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array
-from digits.data.drawing import draw_over
 from digits.data.images import UnusableImage
 from digits.data.record_index import DamagedRecords
 from digits.data.records import Features, Record, SplitReader
@@ -191,23 +189,6 @@ class RecordLabels(Struct, tag=True, frozen=True):
         return Decoded(b"", texts=texts)
 
 
-class DrawnRecord(Struct, tag=True, frozen=True):
-    """An image with what is drawn on it as a JPEG file whose sides are at most ``side`` pixels; see `draw_over`."""
-
-    image: StoredImage
-    side: int
-    mask: bytes | None = None
-    truth: RecordTarget | None = None
-    boxes: list[Outline] = field(default_factory=list)
-    arrow: list[float] = field(default_factory=list)
-
-    def run(self) -> Decoded:
-        mask = self.truth.run().data if self.truth else self.mask
-        image = images.load(self.image.as_record({}).as_thumbnail(self.side), 3)
-        drawn = draw_over(images.as_image(image), mask=mask, boxes=self.boxes, arrow=self.arrow)
-        return Decoded(images.encode_image(drawn, "jpg"))
-
-
 class Animation(Struct, tag=True, frozen=True):
     """Generated images, the PNG files in data URIs ``frames``, as a looping GIF file."""
 
@@ -267,7 +248,6 @@ Request = (
     | RecordTarget
     | RecordLabels
     | RecordArray
-    | DrawnRecord
     | Animation
     | ReadInput
 )

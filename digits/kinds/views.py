@@ -104,10 +104,6 @@ class Chart:
     low: float | None = None
     has_tile: bool = True
 
-    def format(self, value: float) -> str:
-        """Format a value of one of the metrics, such as ``93.25%`` or ``0.931``."""
-        return f"{100 * value:.2f}%" if self.percent else format_number(value)
-
     def draws(self, metric: str) -> bool:
         """Return whether ``metric`` is on the chart, unless an earlier chart draws it."""
         return any(part in metric.lower() for part in self.metrics)
@@ -116,16 +112,6 @@ class Chart:
 RATE = Chart("rate", "Learning rate", ("learning_rate",), low=0.0, has_tile=False)
 SPEED = Chart("speed", "Throughput (img/s)", ("images_per_second",), has_tile=False)
 LOSS = Chart("loss", "Loss", ("loss",), has_tile=False)
-
-
-def chart_of(metric: str, charts: Sequence[Chart]) -> Chart:
-    """Return the first of ``charts`` that draws ``metric``, or one for those that start with the same name and a slash.
-
-    ``static/js/metrics.js`` does the same on the page of a model; ``tests/static/charts.json`` contains cases.
-    """
-    group = metric.split("/")[0]
-    own = Chart(f"own-{group}", group.replace("_", " "), (group,))
-    return next((chart for chart in charts if chart.draws(metric)), own)
 
 
 def format_number(value: float | None) -> str:

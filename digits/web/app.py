@@ -55,7 +55,6 @@ from digits.web.pages import model as model_page
 from digits.web.predictions import batch, epochs, inside, single
 from digits.web.records import explore, pending_edits
 from digits.web.records import views as record_views
-from digits.web.reports import views as report_views
 from digits.web.request_limits import LIMITS
 from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body, with_box
@@ -145,7 +144,6 @@ def create_app(
         comparison,
         evaluation_views,
         embeddings,
-        report_views,
         exports,
         health,
         label_check,

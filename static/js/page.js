@@ -15,4 +15,5 @@ startTimes();
 startPathFields();
 startThresholds(document);
 startViewSettings(document);
+document.addEventListener('click', (event) => event.target.closest('[data-print]') && print());
 document.getElementById('form-errors')?.focus();

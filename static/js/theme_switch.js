@@ -21,17 +21,20 @@ function remember(choice) {
   }
 }
 
+function show(theme) {
+  if (document.documentElement.dataset.theme === theme) return;
+  document.documentElement.dataset.theme = theme;
+  document.dispatchEvent(new CustomEvent('theme-changed'));
+}
+
 function apply(choice, button) {
   const dark = choice === 'auto' ? system.matches : choice === 'dark';
-  const theme = dark ? 'dark' : 'light';
-  const changed = document.documentElement.dataset.theme !== theme;
-  document.documentElement.dataset.theme = theme;
   for (const icon of button.querySelectorAll('[data-theme-icon]')) {
     icon.hidden = icon.dataset.themeIcon !== choice;
   }
   button.title = `Theme: ${WORDS[choice]}`;
   button.setAttribute('aria-label', button.title);
-  if (changed) document.dispatchEvent(new CustomEvent('theme-changed', { detail: { theme } }));
+  show(dark ? 'dark' : 'light');
 }
 
 /** Makes `button` switch the theme. */
@@ -44,4 +47,6 @@ export function startThemeSwitch(button) {
     apply(choice, button);
   });
   system.addEventListener('change', () => apply(choice, button));
+  addEventListener('beforeprint', () => show('light')); // paper is white
+  addEventListener('afterprint', () => apply(choice, button));
 }

@@ -63,31 +63,24 @@ def test_a_number_of_the_matrix_opens_its_images(
     assert page.request.delete("/serve/judge").ok
 
 
-def test_the_report_is_one_page_with_all_results(
-    page: Page,
-    dataset: dict[str, Any],
-    trained: dict[str, Any],
-    check_accessibility: Callable[[Page], None],
+def test_printed_pages_show_all_sections_in_light_colors_without_controls(
+    page: Page, trained: dict[str, Any]
 ) -> None:
-    assert page.request.post(f"/models/{trained['id']}/evaluation", form={"split": "train"}).ok
+    page.emulate_media(color_scheme="dark")
     page.goto(f"/models/{trained['id']}")
-    expect(page.locator("#evaluation").get_by_role("link", name="Epoch 2, training")).to_be_visible(
-        timeout=60_000
-    )
-
-    page.get_by_role("link", name="Report", exact=True).click()
-    expect(page.get_by_role("heading", name="Trained", level=1)).to_be_visible()
-    expect(page.get_by_role("img", name=re.compile("^Loss: at the end: loss"))).to_be_visible()
-    expect(page.get_by_role("table", name="Confusion matrix")).to_be_visible()
-    picture = page.get_by_role("img", name=re.compile("^Image of ")).first
-    expect(picture).to_have_js_property("naturalWidth", 16)
-    check_accessibility(page)
-    page.evaluate("window.print = () => { document.body.dataset.printed = 'yes' }")
-    page.get_by_role("button", name="Print").click()
-    expect(page.locator("body")).to_have_attribute("data-printed", "yes")
+    expect(page.locator("#chart-loss")).to_have_attribute("data-state", "ready")
+    network = page.locator("#network-text")
+    expect(network).to_be_hidden()
+    page.evaluate("window.print = () => dispatchEvent(new Event('beforeprint'))")
+    page.get_by_role("button", name="Print", exact=True).click()
     page.emulate_media(media="print")
-    expect(page.get_by_role("navigation")).to_be_hidden()
-    with page.expect_download() as started:
-        page.emulate_media(media="screen")
-        page.get_by_role("link", name="Download HTML").click()
-    assert started.value.suggested_filename == "Trained-report.html"
+    expect(page.locator("html")).to_have_attribute("data-theme", "light")
+    for part in (network, page.locator("#chart-loss canvas"), page.get_by_text("Dataset hash")):
+        expect(part).to_be_visible()
+    expect(page.get_by_role("button")).to_have_count(0)
+    expect(page.locator("input, select").and_(page.locator(":visible"))).to_have_count(0)
+    paper, chart = page.locator("#main").bounding_box(), page.locator("#chart-loss canvas").bounding_box()
+    assert paper and chart and chart["width"] < paper["width"] / 2
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from digits.kinds import BUILT_IN, Kind
-from digits.kinds.views import Chart, Metric, Views, chart_of
+from digits.kinds.views import Chart, Metric, Views
 
 
 class ScoreViews(Views):
@@ -68,9 +65,3 @@ def test_the_best_snapshot_of_a_kind_has_the_highest_score_or_the_lowest_loss(ki
     assert kind.lower_is_better(kind.metric) is (kind.metric == "loss")
     declared = [metric.name for metric in kind.load("views").Views.metrics]
     assert kind.metric in (*declared, "loss")
-
-
-def test_metrics_are_on_the_charts_on_which_the_browser_draws_them() -> None:
-    cases = json.loads((Path(__file__).parents[1] / "static" / "charts.json").read_text())
-    charts = [Chart(each["id"], each["id"], tuple(each["metrics"])) for each in cases["charts"]]
-    assert {name: chart_of(name, charts).id for name in cases["metrics"]} == cases["metrics"]

@@ -1,4 +1,4 @@
-"""The result of a finished training for its page and report: how good the model is, where it fails, and what to do."""
+"""The result of a finished training for its page: how good the model is, where it fails, and what to do."""
 
 from __future__ import annotations
 
@@ -95,6 +95,16 @@ def result_of(job: ModelJob) -> Result | None:
         suspects=evaluated.details.get("suspects", 0) if evaluated else 0,
     )
     return Result(data, manifest, outcome, judge(outcome), snapshot, split, evaluated)
+
+
+def words_of(result: Result, views: Views[Any]) -> str:
+    """Return a result in a few sentences."""
+    outcome, verdict = result.outcome, result.verdict
+    records = count_of(outcome.records, f"{SPLIT_TITLES[result.split].lower()} {outcome.noun}")
+    metric = f"{outcome.metric.title} {outcome.metric.format(outcome.value)} on {records}"
+    if result.evaluation and (interval := interval_words(result.evaluation, outcome.metric.name, views)):
+        metric += f" (95% interval {interval})"
+    return " ".join(f"{words.rstrip('.')}." for words in (verdict.title, metric, verdict.reason) if words)
 
 
 def panel(job: ModelJob) -> dict[str, Any] | None:

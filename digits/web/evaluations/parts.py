@@ -1,4 +1,4 @@
-"""The parts of an evaluation for pages and reports: metrics in words, confusion matrix, worst records."""
+"""The parts of an evaluation for pages: metrics in words, confusion matrix, worst records."""
 
 from __future__ import annotations
 

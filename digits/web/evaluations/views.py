@@ -20,6 +20,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.evaluations import charts as evaluation_charts
 from digits.web.evaluations.choices import check_fits, requested_records
+from digits.web.evaluations.model_result import result_of, words_of
 from digits.web.evaluations.panel import dataset_of, panel_state, records_url, title_of
 from digits.web.evaluations.parts import (
     NO_OBJECT,
@@ -97,13 +98,18 @@ def _started_or_stopped(job: ModelJob) -> AnyResponse:
 @blueprint.get("/models/<job_id>/evaluation.json")
 @returns(Evaluations)
 def show_json(job_id: str) -> Response:
-    """Return the state of the current evaluation, and all results, each with the confusion matrix of a classifier."""
+    """Return the state of the current evaluation, and all results, each with the confusion matrix of a classifier.
+
+    The ``verdict`` is the result of the training in words.
+    """
     job = services().store.get(job_id, ModelJob)
     results = in_thread(evaluations.load_all, job.folder)
     name = request.args.get("name", "")
     selected = [_find(results, name)] if name else results
     evaluated = [in_thread(_with_matrix, job, item) for item in selected]
-    return jsonify(describe(Evaluations, panel_state(job), evaluations=evaluated))
+    trained = result_of(job)
+    verdict = words_of(trained, serializers.job_views(job)) if trained else ""
+    return jsonify(describe(Evaluations, panel_state(job), evaluations=evaluated, verdict=verdict))
 
 
 @blueprint.get("/models/<job_id>/evaluation")

@@ -70,6 +70,7 @@ def model_json(job: ModelJob) -> Model:
             for snapshot in newest_first
         ],
         step_traces=_step_traces(job),
+        environment=_environment(job, manifest_of(job)),
         error=failure_message(job),
         progress=round(100 * job.progress, 1),
     )
@@ -102,6 +103,7 @@ def model_page(job: ModelJob) -> ModelPage:
         preflight=_preflight(job),
         epochs=None if job.is_imported else job.recipe.epochs,
         settings=_settings(job, manifest),
+        environment=_environment(job, manifest),
         devices=device_names(task.devices),
         tensorboard_url=services().tensorboard_url(job.id),
         step_traces=_step_traces(job),
@@ -111,7 +113,7 @@ def model_page(job: ModelJob) -> ModelPage:
 
 
 def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
-    """Return titles and descriptions of a model's settings, which its page and its report show."""
+    """Return titles and descriptions of a model's settings, which its page shows."""
     task, views = job.tasks[0], job_views(job)
     words = (
         (views.describe_input(manifest), views.describe_dataset(manifest))
@@ -124,6 +126,18 @@ def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
         *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
         *describe_devices(job.recipe, task.devices),
     ]
+
+
+def _environment(job: ModelJob, manifest: Manifest | None) -> dict[str, str]:
+    """Return the software and hardware of a training, the hash of its dataset, and its seed, unless unknown."""
+    result = services().scheduler.task_state(job, job.tasks[0]).result or {}
+    recorded = result.get("environment")
+    seed = result.get("seed")
+    return {
+        **(recorded if isinstance(recorded, dict) else {}),
+        **({"Seed": str(seed)} if seed is not None and not job.is_imported else {}),
+        **({"Dataset hash": manifest.content_hash} if manifest else {}),
+    }
 
 
 def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:

@@ -1,4 +1,4 @@
-"""The settings of a training in words, for the page and the report of a model."""
+"""The settings of a training in words, for the page of a model."""
 
 from __future__ import annotations
 

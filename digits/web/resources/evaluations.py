@@ -32,9 +32,13 @@ class EvaluationResult(Evaluation, frozen=True, kw_only=True):
 
 
 class Evaluations(EvaluationState, kw_only=True):
-    """The state of the running evaluation of a model, and its results."""
+    """The state of the running evaluation of a model, and its results.
+
+    ``verdict`` says in words how good the model is, "" if nothing measures it.
+    """
 
     evaluations: list[EvaluationResult]
+    verdict: str
 
 
 class ProductionName(Struct):

@@ -1,4 +1,4 @@
-"""Models, as pages, reports and programs see them. Epochs are whole where possible."""
+"""Models, as pages and programs see them. Epochs are whole where possible."""
 
 from __future__ import annotations
 
@@ -59,13 +59,18 @@ class StepTrace(Struct):
 
 
 class Model(BriefModel, rename=_KEYS_OF_DIGITS, kw_only=True):
-    """A model: ``snapshots`` are the epochs of its snapshots, the newest first. ``progress`` is in percent."""
+    """A model: ``snapshots`` are the epochs of its snapshots, the newest first. ``progress`` is in percent.
+
+    ``environment`` is what a repetition needs besides the settings: software, hardware, the hash of the dataset, and
+    the seed.
+    """
 
     directory: str
     snapshots: list[float]
     best_epoch: float | None
     snapshot_metrics: list[SnapshotMetrics]
     step_traces: list[StepTrace]
+    environment: dict[str, str]
     error: str | None
     progress: float
 
@@ -144,7 +149,7 @@ class ModelPage(Struct):
     """What the page of a model shows besides its job.
 
     ``network`` is source code; if it cannot be read, ``network_problem`` says why. ``settings`` are titles with
-    descriptions.
+    descriptions. See `Model` for the ``environment``.
     """
 
     dataset: ModelData
@@ -159,6 +164,7 @@ class ModelPage(Struct):
     preflight: Preflight | None
     epochs: float | None
     settings: list[tuple[str, str]]
+    environment: dict[str, str]
     devices: str
     tensorboard_url: str | None
     step_traces: list[StepTrace]

@@ -61,8 +61,7 @@ def test_a_network_learns_to_remove_noise(site: Site) -> None:
     assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text
 
     result, page = site.evaluate(model)
-    report = site.report(model)
-    assert "Worst mistakes" in report and "data:image/jpeg;base64," in report
+    assert "Worst mistakes" in page
     assert result["metrics"]["ssim"] > values["ssim"][0]
     assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
     assert re.search(r"PSNR [\d.]+ dB", page)

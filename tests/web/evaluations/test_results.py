@@ -74,11 +74,7 @@ def test_models_are_sorted_and_the_front_is_marked(
     monkeypatch.setattr(ClassificationViews, "metrics", opposite)
     assert names() == names(sort="accuracy", direction="asc") == ["untrained", "trained"]
     assert float(best_loss()) > float(lowest)
-    for path in (
-        f"/datasets/{dataset}/results",
-        f"/models/{trained}/evaluation",
-        f"/models/{trained}/report",
-    ):
+    for path in (f"/datasets/{dataset}/results", f"/models/{trained}/evaluation"):
         assert "Hits" in site.get(path).text
     assert "Validation hits" in site.get(f"/models/{models[0]}").text
     offered = site.get(f"/models/images/classification/new?dataset={dataset}").text

@@ -40,6 +40,22 @@ def model(site: Site, dataset: str) -> str:
     return job_id
 
 
+def test_a_model_has_a_verdict_in_words_and_the_environment_of_its_training(
+    site: Site, dataset: str, model: str
+) -> None:
+    body = site.json(f"/models/{model}/evaluation.json")
+    best = body["evaluations"][0]
+    assert f" on {best['records']} test images (95% interval " in body["verdict"]
+    manifest = site.services.store.get(dataset, DatasetJob).manifest()
+    environment = site.json(f"/models/{model}.json")["environment"]
+    assert manifest and environment["Dataset hash"] == manifest.content_hash
+    assert environment["TensorFlow"].startswith("2.") and int(environment["Seed"]) >= 0
+    page = site.get(f"/models/{model}").text
+    assert all(
+        f"<dt>{title}</dt><dd>{html.escape(value)}</dd>" in page for title, value in environment.items()
+    )
+
+
 def folder_of(site: Site, job_id: str) -> Any:
     return site.services.store.folder / job_id
 
@@ -319,7 +335,6 @@ def test_records_of_another_size_and_with_other_classes_are_evaluated(site: Site
     explore = f"/datasets/images/classification/explore.json?job_id={other}&evaluation={model}/{name}"
     assert site.json(f"{explore}&wrong=1")["total"] == counts[first] - matrix[0, 0]
     assert site.get(f"{explore}&predicted=0").status_code == 404
-    assert site.get(f"/models/{model}/report?name={name}").status_code == 200
 
 
 def test_a_dataset_without_classes_of_the_model_is_refused(site: Site, model: str) -> None:

@@ -18,7 +18,6 @@ pytestmark = pytest.mark.integration
 MODELS = (
     "/models/{model}",
     "/models/{model}.json",
-    "/models/{model}/report",
     "/models/images/classification/new",
 )
 DATASETS = ("/datasets/{dataset}", "/datasets/{dataset}.json")

@@ -466,7 +466,7 @@ def test_all_pages_of_a_model_whose_network_is_missing_are_shown(site: Site, dat
     job = site.services.store.get(site.finished_model(dataset), ModelJob)
     job.tasks[0].failure = Failure("The loss became infinite.", remedy={"rate_factor": "0.1"})
     job.network_path.unlink()
-    for path in ("", ".json", "/report", "/embeddings", "/export.json", "/evaluation.json", "/metrics.json"):
+    for path in ("", ".json", "/embeddings", "/export.json", "/evaluation.json", "/metrics.json"):
         answer = site.get(f"/models/{job.id}{path}")
         assert answer.status_code == 200, (path, answer.text)
     assert "The network cannot be shown: " in site.get(f"/models/{job.id}").text
