@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from digits.web.security.peers import Peer
+
 PATIENCE_SECONDS = 30.0
 PROGRAM = Path(__file__).with_name("small_server.py")
 
@@ -30,6 +32,13 @@ def client_socket(family: int = socket.AF_INET, uid: int | None = None) -> socke
         return socket.socket(family)
     finally:
         os.seteuid(own)
+
+
+def peer_of(uid: int | None) -> Peer:
+    """Return a connection owned by the user ``uid``."""
+    peer = Peer(("127.0.0.1", 1), ("127.0.0.1", 2))
+    vars(peer)["uid"] = uid
+    return peer
 
 
 class SmallServer:

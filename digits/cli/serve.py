@@ -85,7 +85,7 @@ def _serve(**options: Any) -> None:
         services.tensorflow,
         _made_token(settings),
         is_root=os.geteuid() == 0,
-        problem=lookup_problem(settings.port) if settings.login_policy is LoginPolicy.OTHER_USERS else "",
+        problem=lookup_problem() if settings.login_policy is LoginPolicy.OTHER_USERS else "",
     )
 
     def announce(port: int) -> None:

@@ -52,8 +52,8 @@ def test_the_announcement_shows_who_must_log_in(settings, reach, login):
 
 
 def test_the_announcement_explains_why_everyone_must_log_in():
-    text = announcement(Settings(), HERE, "secret-word", problem="/proc/net/tcp cannot be read")
-    assert "required, also for you: /proc/net/tcp cannot be read" in text
+    text = announcement(Settings(), HERE, "secret-word", problem="the kernel does not say")
+    assert "required, also for you: the kernel does not say" in text
     assert "login link  http://127.0.0.1:5000/?token=secret-word" in text
 
 

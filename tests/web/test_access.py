@@ -27,8 +27,8 @@ from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store
 from digits.web.app import create_app
-from digits.web.security.peers import CONNECTION, Peer
-from tests.raw_http import OTHER_UID, Answer, SmallServer, join, websocket
+from digits.web.security.peers import CONNECTION
+from tests.raw_http import OTHER_UID, Answer, SmallServer, join, peer_of, websocket
 
 pytestmark = pytest.mark.integration
 
@@ -143,12 +143,11 @@ def test_every_route_requires_a_login(locked: Flask) -> None:
 def test_server_behind_a_proxy_requires_a_login(settings: Settings, login: bool, status: int) -> None:
     """This includes loopback, and a proxy that runs as the server's user and adds no headers."""
     app = open_app(dataclasses.replace(settings, login=login, behind_proxy=True))
-    own = Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: os.geteuid())
     for host, header in itertools.product(("127.0.0.1:5000", "localhost"), ("X-Forwarded-For", "X-Other")):
         answer = app.test_client().get(
             "/index.json",
             headers={header: "8.8.8.8"},
-            environ_overrides={"HTTP_HOST": host, CONNECTION: own},
+            environ_overrides={"HTTP_HOST": host, CONNECTION: peer_of(os.geteuid())},
         )
         assert answer.status_code == status
     app.extensions["digits"].stop()

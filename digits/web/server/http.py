@@ -30,7 +30,6 @@ from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 
 from digits.runtime.turns import begin_turn, end_long_turn
 from digits.web.loop_watch import LoopWatch
-from digits.web.offload import in_thread
 from digits.web.security.environ import WEBSOCKET
 from digits.web.security.peers import CONNECTION, Peer
 from digits.web.security.rate_limit import network_of
@@ -289,7 +288,7 @@ class _Handler(WSGIHandler):  # type: ignore[misc]
         self._counted = counted
         self._reader = _Reader(connection, counted, server.owner)
         # Read the kernel's tables in a thread; they are long on a busy machine.
-        self._peer = Peer(address[:2], connection.getsockname()[:2], in_thread)
+        self._peer = Peer(address[:2], connection.getsockname()[:2])
         # Collects the headers and the start of a short response, which one system call sends.
         self._joined: bytearray | None = None
         super().__init__(connection, address, server, io.BufferedReader(self._reader))

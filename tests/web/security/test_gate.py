@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import http.client
 import io
 import itertools
@@ -30,7 +29,8 @@ from digits.web.security.hosts import Hosts
 from digits.web.security.origin import is_opened_by_another_site, origin_matches
 from digits.web.security.peers import CONNECTION, Peer
 from digits.web.security.sessions import Sessions
-from tests.raw_http import OTHER_UID, Answer, SmallServer, join, small_server, websocket
+from tests.failing_disk import few_descriptors
+from tests.raw_http import OTHER_UID, Answer, SmallServer, join, peer_of, small_server, websocket
 
 TOKEN = "t" * 43
 SITE = "http://localhost"
@@ -91,7 +91,7 @@ def make_auth(**options: Any) -> Auth:
 
 def connection_of(uid: int | None) -> dict[str, Any]:
     """Return the WSGI environ entry of a connection owned by the user ``uid``."""
-    return {CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=lambda find: uid)}
+    return {CONNECTION: peer_of(uid)}
 
 
 def send(
@@ -580,10 +580,9 @@ def test_refusal_explains_why_a_login_is_required(own: Gate) -> None:
 
 
 def test_too_many_open_files_are_not_a_missing_login(own: Gate) -> None:
-    def look_up(find: object) -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    answer = through(own, environ={CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2), run=look_up)})
+    connection = {CONNECTION: Peer(("127.0.0.1", 1), ("127.0.0.1", 2))}
+    with few_descriptors(0):
+        answer = through(own, environ=connection)
     assert answer.status_code == 503 and "too many open files" in answer.text
 
 
