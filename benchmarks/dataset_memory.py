@@ -24,7 +24,7 @@ import psutil
 from product import memory
 
 from digits.core.events import EventLog
-from digits.data import images
+from digits.data.images import images
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit, ListedSplit, Tables
 from digits.worker.tasks import create_dataset
 

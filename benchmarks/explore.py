@@ -25,11 +25,11 @@ from product import classification_manifest, record, write_split
 
 from digits.core.status import Status
 from digits.core.task import Task
-from digits.data import health
-from digits.data.image_statistics import STATISTICS_DTYPE
+from digits.data.health import health
+from digits.data.images.statistics import STATISTICS_DTYPE
 from digits.data.manifest import Manifest
-from digits.data.record_index import INDEX_DTYPE
-from digits.data.records import encode_example
+from digits.data.records.index import INDEX_DTYPE
+from digits.data.records.records import encode_example
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
 from digits.web.app import create_app

@@ -31,12 +31,12 @@ from product import cifar10
 from digits.core import events
 from digits.core.files import read_json
 from digits.core.recipe import CreateDataset, Export, Solver, Train
-from digits.data.model_export import FORMATS, ModelExport
+from digits.data.models.export import FORMATS, ModelExport
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.segmentation.recipe import CreateSegmentation
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
 from digits.kinds.standard_networks import network
-from digits.kinds.target_image_recipe import TargetImageFolders
 
 Pixels = NDArray[np.uint8]
 

@@ -2,7 +2,7 @@
 
     python benchmarks/fine_tune.py [--network NAME] [--weights FOLDER] [--seeds N] [--epochs N] [--output FOLDER]
 
-NAME is an entry of `digits.data.pretrained_catalog`, by default the network recommended for the CPU, and FOLDER
+NAME is an entry of `digits.data.models.pretrained_catalog`, by default the network recommended for the CPU, and FOLDER
 contains its weights, unless they can be downloaded. A seed determines the training images, the 1,000 test images, and
 the random numbers of the training. The accuracy is that after the last epoch: the test images do not select the
 snapshot.
@@ -29,12 +29,12 @@ from numpy.typing import NDArray
 from product import cifar10, in_child
 
 from digits.core import events
-from digits.data import images
+from digits.data.images import images
 from digits.data.manifest import load
-from digits.data.pretrained import WeightsPlaces, obtain
-from digits.data.pretrained_catalog import CATALOG, Pretrained
+from digits.data.models.pretrained import WeightsPlaces, obtain
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained
+from digits.kinds.advice.recommendation import Resources, facts_in, recommend
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
-from digits.kinds.recommendation import Resources, facts_in, recommend
 from digits.kinds.standard_networks import network
 from digits.runtime.executors.local import devices_environment
 from digits.web.models.network_settings import recommended_recipe

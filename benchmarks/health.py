@@ -21,9 +21,10 @@ from product import classification_manifest, peak_memory, record, write_split
 
 from digits.core.events import EventLog
 from digits.core.recipe import CheckDataset
-from digits.data import health, parallel
+from digits.data import parallel
+from digits.data.health import health
 from digits.data.manifest import Manifest
-from digits.data.records import encode_example
+from digits.data.records.records import encode_example
 from digits.worker.tasks import check_dataset
 
 TARGET_SECONDS = 60

@@ -24,9 +24,11 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # for the server of the tests
 
 from digits.client import Client  # noqa: E402
-from digits.data import images, records, samples  # noqa: E402
+from digits.data.images import images  # noqa: E402
 from digits.data.manifest import Manifest, SplitRecords  # noqa: E402
-from digits.data.sample_catalog import SAMPLES  # noqa: E402
+from digits.data.records import records  # noqa: E402
+from digits.data.samples import samples  # noqa: E402
+from digits.data.samples.catalog import SAMPLES  # noqa: E402
 from digits.data.targets.class_index import ClassIndex  # noqa: E402
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from product import NETWORKS, classification_manifest, record, write_split
 from digits.core import events
 from digits.core.recipe import Train
 from digits.data import manifest
-from digits.data.records import encode_example
+from digits.data.records.records import encode_example
 from digits.worker import run
 
 # The location of a number in a run, and the number or the checksum of several.

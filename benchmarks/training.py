@@ -51,8 +51,9 @@ from product import NETWORKS, Spent, in_child
 
 from digits.core import events, recipe
 from digits.core.recipe import Train
-from digits.data import manifest, samples
-from digits.data.records import SplitReader
+from digits.data import manifest
+from digits.data.records.records import SplitReader
+from digits.data.samples import samples
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.runtime.devices import CPU, Devices
 from digits.runtime.executors.local import devices_environment

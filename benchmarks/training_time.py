@@ -1,4 +1,4 @@
-"""Measure what training costs on the CPU: the table `COSTS` in digits/kinds/training_time.py.
+"""Measure what training costs on the CPU: the table `COSTS` in digits/kinds/advice/training_time.py.
 
     python benchmarks/training_time.py [NETWORK ...] [--side SIDE] [--check KIND NETWORK SIDE IMAGES]
 
@@ -36,17 +36,17 @@ from PIL import Image
 from product import ROOT, in_child
 
 from digits.core.recipe import FineTune, Train
+from digits.data.models.pretrained import WeightsPlaces
+from digits.data.models.pretrained_catalog import CATALOG
 from digits.data.parallel import available_cores
-from digits.data.pretrained import WeightsPlaces
-from digits.data.pretrained_catalog import CATALOG
-from digits.kinds.recommendation import Resources, WeightsState, facts_in, recommend
+from digits.kinds.advice.recommendation import Resources, WeightsState, facts_in, recommend
+from digits.kinds.advice.training_time import COSTS, Cost, core_speed
 from digits.kinds.standard_networks import network
-from digits.kinds.training_time import COSTS, Cost, core_speed
 from digits.runtime.executors.local import devices_environment
 from digits.web.models.network_settings import recommended_recipe
 
 sys.path.insert(0, str(ROOT))
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 
 # The kind, the side of the images and the batch size with which each network is measured.
 CASES = {

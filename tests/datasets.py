@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from digits.data.manifest import Manifest, SplitRecords
-from digits.data.records import Record, ShardWriter, encode_example, shard_name
+from digits.data.records.records import Record, ShardWriter, encode_example, shard_name
 from digits.data.targets.target import Target
 
 

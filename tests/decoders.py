@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import ImageFile
 
-from digits.data import jpeg, png
+from digits.data.images import jpeg, png
 
 
 def refuse_to_decode(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -421,7 +421,7 @@ def main(folder: Path, large_count: int) -> None:
 def _finished_dataset(site: Any, recipe: Any) -> str:
     """Add a finished dataset with three records, and return its id."""
     from digits.core.status import Status
-    from digits.data.records import Record
+    from digits.data.records.records import Record
     from digits.data.targets.target import Target
     from digits.kinds.jobs import DatasetJob
     from tests.datasets import write_dataset

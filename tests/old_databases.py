@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.caffe_pb2 import BlobProto, Datum
+from digits.data.databases.caffe_pb2 import BlobProto, Datum
 
 Pixels = NDArray[np.uint8]
 WIDTH, HEIGHT = 8, 6

@@ -30,7 +30,7 @@ from digits.core.recipe import Train
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
 from digits.core.status import Status
-from digits.data import evaluation
+from digits.data.models import evaluation
 from digits.kinds.standard_networks import network
 from digits.runtime.devices import Devices
 from digits.runtime.executors.cluster import ClusterExecutor

@@ -12,10 +12,10 @@ from msgspec import structs
 from digits.core.recipe import Augment
 from digits.core.schedules import POLICIES
 from digits.core.settings import settings_page
-from digits.data.images import ENCODINGS, RESIZE_MODES
+from digits.data.images.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
-from digits.kinds import source_summary
+from digits.kinds.forms import summary as source_summary
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.kinds.text.characters import MAX_CHARACTERS
 from digits.runtime import request_batches as queue

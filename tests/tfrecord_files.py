@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from digits.data.example_pb2 import Example
-from digits.data.records import masked_checksum
+from digits.data.records.example_pb2 import Example
+from digits.data.records.records import masked_checksum
 
 COLORS = {"red": (200, 30, 30), "blue": (30, 30, 200)}
 

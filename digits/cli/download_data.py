@@ -18,7 +18,7 @@ def command(name: str, folder: Path, clean: bool) -> None:
     """Download the sample dataset NAME, such as mnist, into DIR, with one folder of images per class."""
     from digits.core.errors import DigitsError
     from digits.core.settings import SettingsError, read_process_settings
-    from digits.data import samples
+    from digits.data.samples import samples
 
     target = folder.expanduser().absolute()
     last = ""

@@ -84,8 +84,8 @@ def _recommended(dataset: Path, output: Path | None) -> Path:
     from digits.core.errors import BadRequest
     from digits.core.settings import read_process_settings
     from digits.data import manifest
-    from digits.data.pretrained import WeightsPlaces
-    from digits.kinds.recommendation import facts_in, recommend
+    from digits.data.models.pretrained import WeightsPlaces
+    from digits.kinds.advice.recommendation import facts_in, recommend
     from digits.runtime.devices import Devices
     from digits.web.models import network_settings
 

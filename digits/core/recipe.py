@@ -210,9 +210,9 @@ class Train(Recipe, tag="train"):
 
     Intervals are in epochs and may be fractions; 0 means never. ``weights`` is the
     prefix of a snapshot or another file or folder to start from, or ``imagenet:`` and the name of an entry of
-    `digits.data.pretrained_catalog`, whose file is in ``weights_folder`` or comes from one of ``weights_sources``,
-    folders and addresses. ``devices`` lists ``"cpu"`` or the indexes
-    of GPUs. Without ``seed``, the worker draws one; augmentation uses it modulo 2³¹.
+    `digits.data.models.pretrained_catalog`, whose file is in ``weights_folder`` or comes from one of
+    ``weights_sources``, folders and addresses. ``devices`` lists ``"cpu"`` or the indexes of GPUs. Without ``seed``,
+    the worker draws one; augmentation uses it modulo 2³¹.
 
     ``batch_accumulation`` batches make one step. Without ``xla``, the device decides. ``weights_on`` is where several
     devices read the weights from. ``snapshots_kept`` limits the number of snapshots; the best one is always kept. It
@@ -322,7 +322,7 @@ class Export(Recipe, tag="export"):
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``; ``dataset``
     is the folder of its dataset. With ``replace``, an earlier export in ``target`` is replaced. See
-    `digits.data.model_export`.
+    `digits.data.models.export`.
     """
 
     model: str
@@ -334,7 +334,7 @@ class Export(Recipe, tag="export"):
 
 
 class ObtainWeights(Recipe, tag="obtain-weights"):
-    """Find or download the ImageNet weights ``name``, an entry of `digits.data.pretrained_catalog`.
+    """Find or download the ImageNet weights ``name``, an entry of `digits.data.models.pretrained_catalog`.
 
     See `Train` for ``weights_folder`` and ``weights_sources``.
     """
@@ -348,7 +348,7 @@ class ProbeAccuracy(Recipe, tag="probe-accuracy"):
     """Estimate the accuracy of a classifier of the images of the dataset in the folder ``dataset``.
 
     It classifies features of up to ``records`` training images, which ``network``, an entry of
-    `digits.data.pretrained_catalog`, computes with its ImageNet weights in the file ``weights``.
+    `digits.data.models.pretrained_catalog`, computes with its ImageNet weights in the file ``weights``.
     """
 
     dataset: str
@@ -383,8 +383,8 @@ class Predict(Recipe, tag="predict"):
 
     ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``, and ``trained_on`` the folder of
     the dataset of the training. The folder ``target`` contains the list and receives the predictions and, with
-    ``keeps_values``, the outputs of the network; see `digits.data.predictions`. Without ``resizes``, images whose size
-    differs from the network's input cannot be used.
+    ``keeps_values``, the outputs of the network; see `digits.data.models.predictions`. Without ``resizes``, images
+    whose size differs from the network's input cannot be used.
     """
 
     model: str
@@ -412,11 +412,11 @@ class PredictSplit(Recipe):
 
 
 class Evaluate(PredictSplit, tag="evaluate"):
-    """Compare the predictions with the targets of the records; see `digits.data.evaluation`."""
+    """Compare the predictions with the targets of the records; see `digits.data.models.evaluation`."""
 
 
 class MapEmbeddings(PredictSplit, tag="map-embeddings"):
-    """Map the activations of a layer for up to ``records`` records, evenly spaced; see `digits.data.embedding_map`.
+    """Map a layer's activations for up to ``records`` records, evenly spaced; see `digits.data.models.embedding_map`.
 
     By default, ``layer`` is the last one before the output.
     """

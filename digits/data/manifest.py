@@ -1,7 +1,8 @@
 """The manifest of a finished dataset: the file ``dataset.json`` in its job's folder.
 
 Splits are ``train``, ``val`` and ``test``. The records of a split are stored in shards,
-TFRecord files of ``tf.train.Example``, each with an index and the names of its sources (see `digits.data.records`).
+TFRecord files of ``tf.train.Example``, each with an index and the names of its sources (see
+`digits.data.records.records`).
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ class Manifest(Struct, kw_only=True):
     float32 [height, width, channels]; ``mean.png`` and ``mean.jpg`` are pictures of it. ``source`` contains one line
     of text per split.
     With the ``dtype`` float32, the records are arrays of any numbers instead of images. ``padding`` is the width and
-    height to which images were padded before resizing, if at all; see `digits.data.images.pad`. ``bits`` are those
-    that 16-bit images use: larger values are white.
+    height to which images were padded before resizing, if at all; see `digits.data.images.images.pad`. ``bits`` are
+    those that 16-bit images use: larger values are white.
     """
 
     kind: str
@@ -114,7 +115,7 @@ class Manifest(Struct, kw_only=True):
 
     @property
     def lists_classes(self) -> bool:
-        """Whether the classes that each record contains are known; see `digits.data.record_classes`."""
+        """Whether the classes that each record contains are known; see `digits.data.records.classes`."""
         return any(split.class_counts for split in self.splits.values())
 
     @property
@@ -130,7 +131,7 @@ class Manifest(Struct, kw_only=True):
 
 
 def health_statistics_file(split: str) -> str:
-    """Return the name of the file with the statistics of the records of ``split``; see `digits.data.health`."""
+    """Return the name of the file with the statistics of the records of ``split``; see `digits.data.health.health`."""
     return f"health-{split}.npy"
 
 

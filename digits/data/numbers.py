@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from digits.data.sources import show
+from digits.data.sources.plan import show
 
 
 def is_float(text: str) -> bool:

@@ -11,9 +11,9 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from digits.core.files import MissingFile
-from digits.data import health
-from digits.data.health import Finding, Histogram
-from digits.data.image_statistics import MODES
+from digits.data.health import health
+from digits.data.health.health import Finding, Histogram
+from digits.data.images.statistics import MODES
 from digits.data.manifest import Manifest
 
 

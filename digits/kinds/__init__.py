@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from digits.kinds.builtin_views import BUILT_IN_VIEWS
 from digits.kinds.kind import SERVER_MODULES, Kind, UnknownKind
 from digits.kinds.plugins import Refusal, cannot_import, forbid_imports, load_plugins
-from digits.kinds.prediction_view import PredictionView
+from digits.kinds.predictions.view import PredictionView
 
 DATA_PLUGINS = "digits.plugins.data"
 VIEW_PLUGINS = "digits.plugins.view"

@@ -25,12 +25,12 @@ from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import UnreadableFile
 from digits.core.programs import end, limit_resources, start
 from digits.core.recipe import CreateDataset
-from digits.data import images
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array
-from digits.data.images import UnusableImage
-from digits.data.record_index import DamagedRecords
-from digits.data.records import Features, Record, SplitReader
+from digits.data.images import images
+from digits.data.images.images import UnusableImage
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import Features, Record, SplitReader
 from digits.data.targets.forms import form_of
 from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import Target

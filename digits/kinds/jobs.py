@@ -18,7 +18,7 @@ from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 from digits.kinds import Kind, default_kind, kind_named
 from digits.kinds.recipes import build_recipe
-from digits.kinds.versions import CreateVersion
+from digits.kinds.versions.versions import CreateVersion
 from digits.kinds.views import ACCURACY
 
 if TYPE_CHECKING:

@@ -40,12 +40,12 @@ class Kind:
     module             used by     contents
     ================== =========== ======================================================
     recipe             both        ``Recipe``: a subclass of `digits.core.recipe.CreateDataset`
-    reader             both        ``read(recipe, progress)``: the `digits.data.sources.Plan`; optional:
+    reader             both        ``read(recipe, progress)``: the `digits.data.sources.plan.Plan`; optional:
                                    ``group_records(names, values)``: the groups of records with new labels or numbers
-    form               the server  ``DatasetForm``: a subclass of `digits.kinds.dataset_form.ImageDatasetForm`
+    form               the server  ``DatasetForm``: a subclass of `digits.kinds.forms.dataset.ImageDatasetForm`
     views              both        texts and data for pages and JSON, and the directions of metrics; see
                                    `digits.kinds.views`
-    export             the server  ``FORMATS`` of downloads; optional, see `digits.kinds.export`
+    export             the server  ``FORMATS`` of downloads; optional, see `digits.kinds.versions.export`
     network.targets    the worker  predictions from a network's outputs; see `digits.kinds.network.targets`
     network.metrics    the worker  metrics of the validation; optional, see `digits.kinds.network.metrics`
     network.evaluation the worker  errors and details of evaluations; optional, see `digits.kinds.network.evaluation`

@@ -9,9 +9,10 @@ from digits.core import recipe as recipes
 from digits.core import schema
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import CreateDataset
-from digits.data.sources import Plan, Progress
-from digits.kinds import UnknownKind, kind_named, versions
-from digits.kinds.versions import CreateVersion
+from digits.data.sources.plan import Plan, Progress
+from digits.kinds import UnknownKind, kind_named
+from digits.kinds.versions import versions
+from digits.kinds.versions.versions import CreateVersion
 
 AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
 

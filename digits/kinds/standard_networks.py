@@ -20,10 +20,10 @@ A file begins with a comment:
 model form with their values, and ``few images``, those that differ for small datasets. ``kinds`` are the names of the
 kinds of datasets that the network can be trained on, and ``smallest`` is the smallest side, in pixels, of images that
 it can take; their sides must be a ``multiple`` of the given number, by default 1. ``pretrained`` names the entry of
-`digits.data.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
+`digits.data.models.pretrained_catalog` whose weights fit the network. ``requires`` names a package that DIGITS does not
 install by default, and the requirement that installs it. ``not`` and the name of an export format precede the reason
-why the network cannot be exported in it. `digits.kinds.recommendation` chooses among the networks. The package of a
-kind can have further networks in its folder ``networks``, by default for this kind.
+why the network cannot be exported in it. `digits.kinds.advice.recommendation` chooses among the networks. The package
+of a kind can have further networks in its folder ``networks``, by default for this kind.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ import digits
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data.model_export import FORMATS
+from digits.data.models.export import FORMATS
 from digits.kinds import Kind, all_kinds
 
 _FOLDER = Path(digits.__file__).resolve().parent / "networks"

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from digits.core import best_metric
 from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
-from digits.data.images import FULL_BITS
+from digits.data.images.images import FULL_BITS
 from digits.data.manifest import Manifest
-from digits.data.record_features import ExampleFeatures, ImageFeature, guess_image
-from digits.data.record_index import DamagedRecords
-from digits.data.records import Record, record_of
-from digits.data.sources import count_of
+from digits.data.records.features import ExampleFeatures, ImageFeature, guess_image
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import Record, record_of
+from digits.data.sources.plan import count_of
 from digits.kinds.kind import Kind
 from digits.kinds.recipes import AnyRecipe
 
@@ -35,7 +35,7 @@ class Metric:
     early, and ranks models. A name with a slash at its end stands for all metrics that start with it.
 
     ``perfect`` is its best possible value, 1 for percents. ``grades`` are how far a fair and a good model are on the
-    way from its `Baseline` to that; see `digits.kinds.verdict`.
+    way from its `Baseline` to that; see `digits.kinds.advice.verdict`.
 
     Metrics with the same ``chart``, the title of a chart, share it; by default, each has its own. That of None, such as
     a metric of evaluations, is drawn on the first chart with a metric whose name is part of its own. The axis

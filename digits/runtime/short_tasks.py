@@ -34,7 +34,7 @@ from digits.core.recipe import (
     Visualize,
 )
 from digits.core.task import EVENTS_FILE, Failure, TaskState
-from digits.data.pretrained_catalog import PREFIX
+from digits.data.models.pretrained_catalog import PREFIX
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 POOL = "short"

@@ -17,10 +17,10 @@ from digits.core.errors import Damaged, DigitsError, NotFound, OtherSite, TooBus
 from digits.core.files import UnreadableFile
 from digits.core.resources import resource_folder
 from digits.core.settings import Settings
-from digits.data import production
-from digits.data.unpacking import ENDINGS
+from digits.data.archives.unpacking import ENDINGS
+from digits.data.models import production
 from digits.kinds import all_kinds, default_kind
-from digits.kinds.form_fields import NAME_LENGTH
+from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.views import views_of
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor

@@ -9,8 +9,8 @@ from flask import request
 
 from digits.core import schema
 from digits.core.recipe import MAX_EPOCHS, MapEmbeddings
-from digits.data.predictions import MAX_IMAGES
-from digits.kinds.request_fields import whole
+from digits.data.models.predictions import MAX_IMAGES
+from digits.kinds.forms.request_fields import whole
 
 # The default, the smallest and the largest value. The macro ``integer`` renders a field of a page.
 LIMITS: Mapping[str, tuple[Any, ...]] = {

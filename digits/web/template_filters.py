@@ -15,7 +15,7 @@ import humanize
 from flask import Flask
 from markupsafe import Markup
 
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.kinds.views import format_number
 
 _UNITS = (("day", 86400, "d"), ("hour", 3600, "h"), ("minute", 60, "min"), ("second", 1, "s"))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from digits.data import label_check
 from digits.data import manifest as manifests
-from digits.data.label_errors import LABEL_ERROR_DTYPE
+from digits.data.health import label_check
+from digits.data.health.label_errors import LABEL_ERROR_DTYPE
 from tests.browser.conftest import ServerProcess, finished
 from tests.site import bars
 

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from digits.cli.commands import digits
-from digits.data.downloads import Report, SourceError
-from digits.data.sample_catalog import SAMPLES, Sample
-from digits.data.sample_formats import LabeledImages
+from digits.data.samples.catalog import SAMPLES, Sample
+from digits.data.samples.downloads import Report, SourceError
+from digits.data.samples.formats import LabeledImages
 
 
 class Memory:

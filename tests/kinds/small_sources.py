@@ -31,7 +31,7 @@ from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
 from digits.kinds.pairs.recipe import CreatePairs
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders, TargetImageRecords, TargetImageTable
+from digits.kinds.sources.target_image_recipe import TargetImageFolders, TargetImageRecords, TargetImageTable
 from digits.kinds.text.recipe import CreateText
 from tests.tfrecord_files import example, write_records
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from digits.kinds.table_source import SplitTable
+from digits.kinds.sources.tables import SplitTable
 
 
 class Silent:

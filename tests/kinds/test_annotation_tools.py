@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.unpacking import Limits, content_folder, unpack
-from tests.kinds.forms import Forms
+from digits.data.archives.unpacking import Limits, content_folder, unpack
+from tests.kinds.dataset_forms import Forms
 
 WIDTH, HEIGHT = 40, 20
 

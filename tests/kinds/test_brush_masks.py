@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 from pycocotools import mask as coco_masks
 
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.data.targets.mask import IGNORED
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.segmentation.test_reader import masks
 
 WIDTH, HEIGHT = 40, 30

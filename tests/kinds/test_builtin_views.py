@@ -18,13 +18,13 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest
 from digits.data.data_roots import Roots
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.kinds import BUILT_IN_VIEWS, PredictionView
 from digits.kinds.builtin_views.gan.view import animation
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.prediction_rendering import Prediction, check_options
+from digits.kinds.predictions.rendering import Prediction, check_options
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.recipe import CreateText
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources import UnusableSource
-from tests.kinds.forms import Created, Forms
+from digits.data.sources.plan import UnusableSource
+from tests.kinds.dataset_forms import Created, Forms
 
 SIZE = {"resize_width": 16, "resize_height": 8}
 CLASSES = ("cat", "dog")

@@ -13,11 +13,11 @@ import pytest
 from PIL import Image
 
 from digits.core.errors import BadRequest
-from digits.data.images import UnusableImage, load
+from digits.data.images.images import UnusableImage, load
 from digits.kinds import decoding
 from digits.kinds.decoding import Decoder, ReadInput, ResizedImage, SmallArray, SmallImage
 from digits.kinds.gradients.recipe import Recipe
-from tests.data.test_images import png
+from tests.data.images.test_images import png
 
 pytestmark = pytest.mark.integration  # most of these tests start the program that decodes
 

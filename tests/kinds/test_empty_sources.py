@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site, bars
 
 NO_IMAGES, NO_ROWS = "No images found in", "has no rows"

@@ -20,12 +20,12 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
-from digits.data.sources import UnusableSource
-from digits.data.target_images import match
+from digits.data.sources.plan import UnusableSource
+from digits.data.sources.target_images import match
 from digits.kinds.classification import listing
 from digits.kinds.classification.recipe import ListedSplit, Tables
-from digits.kinds.detection.formats import open_annotations
-from digits.kinds.split_lists import divide
+from digits.kinds.detection.formats.formats import open_annotations
+from digits.kinds.sources.split_lists import divide
 
 ENDINGS = (".png", ".jpg")
 COMPOSED, DECOMPOSED = "\xe9", "e\u0301"

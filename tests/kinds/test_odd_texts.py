@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.kinds.recipes import read_source
 from tests.kinds import small_sources
 from tests.kinds.tables import Silent

@@ -15,7 +15,7 @@ from digits.core.errors import BadRequest
 from digits.kinds import BUILT_IN, BUILT_IN_VIEWS, DATA_PLUGINS, VIEW_PLUGINS, Kind, PredictionView, Refusal
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.kinds.plugins import load_plugins
-from digits.kinds.prediction_rendering import Prediction, check_options
+from digits.kinds.predictions.rendering import Prediction, check_options
 from tests.conftest import ROOT
 from tests.kinds.installed_plugins import (
     OLD_DATA_PLUGIN,

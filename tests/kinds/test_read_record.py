@@ -12,8 +12,8 @@ from PIL import Image
 
 from digits.core.recipe import CreateDataset
 from digits.data import manifest as manifests
-from digits.data.records import SplitReader
-from digits.data.tfrecords import examples, parse_features
+from digits.data.records.records import SplitReader
+from digits.data.records.tfrecords import examples, parse_features
 from digits.kinds import kind_named
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.gradients.recipe import CreateGradients
@@ -21,7 +21,7 @@ from digits.kinds.text.characters import DEFAULT_ALPHABET
 from digits.kinds.text.recipe import CreateText
 from digits.kinds.views import Views, views_of
 from tests.kinds import small_sources
-from tests.kinds.forms import create
+from tests.kinds.dataset_forms import create
 from tests.tfrecord_files import example, picture, write_records
 
 SMALL: dict[str, Any] = {"processes": 1, "seed": 1, "pct_val": 0.0}

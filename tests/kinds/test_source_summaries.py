@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from digits.kinds import source_summary
 from digits.kinds.classification.overview import FolderOverview
-from digits.kinds.source_summary import SourceSummary
-from tests.kinds.forms import Forms
+from digits.kinds.forms import summary as source_summary
+from digits.kinds.forms.summary import SourceSummary
+from tests.kinds.dataset_forms import Forms
 from tests.site import bars
 
 FOLDER, TABLE, LABELS = "image-classification", "image-regression", "image-multilabel"

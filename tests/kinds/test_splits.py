@@ -10,7 +10,7 @@ import pytest
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources import Plan
+from digits.data.sources.plan import Plan
 from digits.kinds import kind_named
 from tests.kinds.small_sources import EVERY, with_validation, write_images
 from tests.kinds.tables import Silent

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from digits.kinds.recipes import read_source
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 
 # The fields of each kind for its tables, and the rows of the tables, which name the same files.

@@ -31,7 +31,8 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
-from digits.data import model_export, predictions
+from digits.data.models import export as model_export
+from digits.data.models import predictions
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.store import Store

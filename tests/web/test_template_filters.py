@@ -10,7 +10,7 @@ from typing import Any
 import humanize
 import pytest
 
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.kinds.views import format_number
 from digits.web.template_filters import ago, ahead, duration, line_of, sparkline
 

@@ -26,7 +26,9 @@ import numpy as np
 import pytest
 
 from digits.core import events, recipe
-from digits.data import images, manifest, records
+from digits.data import manifest
+from digits.data.images import images
+from digits.data.records import records
 from digits.data.targets.class_index import ClassIndex
 from digits.worker.input import memory
 from tests import once

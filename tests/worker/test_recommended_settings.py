@@ -13,10 +13,10 @@ from flask import Flask
 from PIL import Image
 
 from digits.core.events import Finished
-from digits.data.pretrained import WeightsPlaces
-from digits.kinds.recommendation import Resources, facts_in, recommend
+from digits.data.models.pretrained import WeightsPlaces
+from digits.kinds.advice.recommendation import Resources, facts_in, recommend
 from digits.web.models.network_settings import save_recommended
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.worker.conftest import SECONDS_ALLOWED
 
 STEPS = 100

@@ -19,7 +19,7 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.kinds import standard_networks
-from digits.kinds.recommendation import Facts, Resources, recommend
+from digits.kinds.advice.recommendation import Facts, Resources, recommend
 from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
 
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
@@ -546,8 +546,8 @@ def _class_of_a_palace(name: str, folder: Path) -> int:
     import tensorflow as tf
     from sklearn.datasets import load_sample_image
 
-    from digits.data.pretrained import WeightsPlaces, obtain
-    from digits.data.pretrained_catalog import CATALOG
+    from digits.data.models.pretrained import WeightsPlaces, obtain
+    from digits.data.models.pretrained_catalog import CATALOG
     from digits.worker.network import applications
 
     entry = dataclasses.replace(CATALOG[name], address="")

@@ -15,7 +15,7 @@ from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color
 from digits.data.targets.target import DatasetFit, Feature, Features, Read, Size, Target
 
 if TYPE_CHECKING:
-    from digits.data.images import Geometry
+    from digits.data.images.images import Geometry
 
 # An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25

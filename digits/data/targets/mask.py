@@ -14,7 +14,7 @@ from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import DatasetFit, Feature, Read, Size, Target
 
 if TYPE_CHECKING:
-    from digits.data.images import Geometry
+    from digits.data.images.images import Geometry
 
 # The index of pixels without a class: the borders of objects, and the padding around an image.
 IGNORED = 255
@@ -80,7 +80,7 @@ class Mask(PictureTarget, frozen=True, kw_only=True):
     def resize(self, value: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
         from PIL import Image
 
-        from digits.data import images
+        from digits.data.images import images
 
         return images.as_pixels(geometry.resize_mask(Image.fromarray(value), IGNORED))[:, :, 0]
 

@@ -27,7 +27,7 @@ class PictureTarget(Target, frozen=True, kw_only=True):
         return []
 
     def decode(self, values: Sequence[Any]) -> NDArray[np.uint8]:
-        from digits.data.image_limits import (
+        from digits.data.images.limits import (
             open_limited,  # imported late: most readers of records do not need it
         )
 
@@ -35,7 +35,7 @@ class PictureTarget(Target, frozen=True, kw_only=True):
             return np.asarray(picture, np.uint8).reshape(self.shape)
 
     def encode(self, value: Any, width: int, height: int) -> Features:
-        from digits.data import images
+        from digits.data.images import images
 
         return {self.feature: [images.encode(value if value.ndim == 3 else value[:, :, np.newaxis], "png")]}
 

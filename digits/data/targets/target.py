@@ -18,7 +18,7 @@ from digits.core.schema import Count
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, Color, css_color, distinct_colors
 
 if TYPE_CHECKING:
-    from digits.data.images import Geometry
+    from digits.data.images.images import Geometry
 
 MAX_NUMBERS_SHOWN = 6
 MAX_NAMES_SHOWN = 3
@@ -90,7 +90,8 @@ class Target(Struct, frozen=True, kw_only=True):
 
     # Whether the target has positions in the image: it is resized, augmented and drawn with it.
     in_image: ClassVar[bool] = False
-    # The lists of `digits.kinds.versions.Edits` that can change the target, and the meaning of the index in an edit.
+    # The lists of `digits.kinds.versions.versions.Edits` that can change the target, and the meaning of the index in an
+    # edit.
     edited_by: ClassVar[tuple[str, ...]] = ()
     noun: ClassVar[str] = "target"
 

@@ -11,7 +11,7 @@ from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import DatasetFit, Feature, Read, Size, Target, UnfitDataset
 
 if TYPE_CHECKING:
-    from digits.data.images import Geometry
+    from digits.data.images.images import Geometry
 
 
 class TargetImage(PictureTarget, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class TargetImage(PictureTarget, frozen=True, kw_only=True):
             raise ValueError("target: image are float32 of rank 3")
 
     def resize(self, value: NDArray[np.uint8], geometry: Geometry) -> NDArray[np.uint8]:
-        from digits.data import images
+        from digits.data.images import images
 
         size = (geometry.width, geometry.height)
         return images.as_pixels(images.resize_image(images.as_image(value), *size, geometry.mode))
@@ -53,7 +53,7 @@ class TargetImage(PictureTarget, frozen=True, kw_only=True):
         return {"target": thumbnail, "full_target": url}
 
     def draw(self, value: NDArray[np.uint8], side: int = 0) -> bytes:
-        from digits.data import images
+        from digits.data.images import images
 
         return images.thumbnail(images.as_image(value), side) if side else images.encode(value, "png")
 

@@ -1,11 +1,11 @@
 """The views of predictions that are always installed, under the names that they have in DIGITS 6.
 
-`digits.kinds.prediction_view.PredictionView` describes a view; plugins add theirs in the same way.
+`digits.kinds.predictions.view.PredictionView` describes a view; plugins add theirs in the same way.
 """
 
 from __future__ import annotations
 
-from digits.kinds.prediction_view import PredictionView
+from digits.kinds.predictions.view import PredictionView
 
 _IMAGES = ("image-processing", "generic", "image-segmentation", "image-gan")
 

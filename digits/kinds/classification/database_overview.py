@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from digits.core.splits import SPLIT_TITLES
-from digits.data.caffe import Entry, Shape
-from digits.data.causes import Causes
-from digits.data.class_names import sort_labels
-from digits.data.databases import Database
-from digits.data.images import UnusableImage, reason_of
-from digits.data.sources import UnusableSource, count_of, show
+from digits.data.databases.caffe import Entry, Shape
+from digits.data.databases.folders import Database
+from digits.data.images.images import UnusableImage, reason_of
+from digits.data.sources.causes import Causes
+from digits.data.sources.class_names import sort_labels
+from digits.data.sources.plan import UnusableSource, count_of, show
 from digits.kinds.classification.databases import Checks, OpenDatabases, check_mean, find
 from digits.kinds.classification.recipe import Databases
-from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, thumbnail
+from digits.kinds.forms.summary import Overview, SourceSummary, Suggestion, thumbnail
 
 HEAD = ["Database", "Format", "Records", "Image size", "Encoding"]
 

@@ -9,12 +9,12 @@ from sys import intern
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.caffe import Entry, Shape, read_mean
-from digits.data.causes import Causes
-from digits.data.class_names import read_names
-from digits.data.databases import LABELS_FILE, Database, find_job, open_database
-from digits.data.sources import Plan, Progress, SplitPlan, UnusableSource, count_of, show
-from digits.data.tables import SourceNotes
+from digits.data.databases.caffe import Entry, Shape, read_mean
+from digits.data.databases.folders import LABELS_FILE, Database, find_job, open_database
+from digits.data.sources.causes import Causes
+from digits.data.sources.class_names import read_names
+from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, count_of, show
+from digits.data.tables.tables import SourceNotes
 from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification, Databases
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data import parquet
-from digits.data.dataset_folder import Contents
-from digits.data.image_lists import need_an_image
-from digits.data.sources import SplitPlan, UnusableSource, listed
-from digits.data.tables import MAX_HEADER_BYTES, Faults, Row, SourceNotes, has_no_image, open_table
+from digits.data.images.lists import need_an_image
+from digits.data.sources.dataset_folder import Contents
+from digits.data.sources.plan import SplitPlan, UnusableSource, listed
+from digits.data.tables import parquet
+from digits.data.tables.tables import MAX_HEADER_BYTES, Faults, Row, SourceNotes, has_no_image, open_table
 from digits.kinds.classification.listing import by_split, collect, json_rows, open_labels
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data.archive import Entry
-from digits.data.file_names import numbered_name, unique_names
+from digits.data.archives.file_names import numbered_name, unique_names
+from digits.data.archives.writing import Entry
 from digits.data.manifest import Manifest
-from digits.data.record_index import DamagedRecords, IndexCache
-from digits.data.records import Record
-from digits.kinds.export import Export, File, image_file
+from digits.data.records.index import DamagedRecords, IndexCache
+from digits.data.records.records import Record
+from digits.kinds.versions.export import Export, File, image_file
 
 
 class Folders(Export):

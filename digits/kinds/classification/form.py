@@ -13,8 +13,8 @@ from wtforms.validators import Optional, StopValidation, ValidationError
 from digits.core import schema
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType
-from digits.data.sources import show
-from digits.data.tables import MAX_HEADER_BYTES
+from digits.data.sources.plan import show
+from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.classification.overview import split_fields
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -26,8 +26,8 @@ from digits.kinds.classification.recipe import (
 )
 from digits.kinds.classification.sources import CLOUD, FOLDERS, NO_IMAGE_FOLDER, SOURCES, Lists
 from digits.kinds.classification.uploads import UploadFields
-from digits.kinds.dataset_form import SharesForm, required_integer
-from digits.kinds.form_fields import (
+from digits.kinds.forms.dataset import SharesForm, required_integer
+from digits.kinds.forms.fields import (
     AllowedFiles,
     AllowedPath,
     Between,
@@ -42,9 +42,9 @@ from digits.kinds.form_fields import (
     optional_path,
     text_field,
 )
-from digits.kinds.form_source import method_field
-from digits.kinds.record_form import RecordFields, feature_field
-from digits.kinds.table_form import optional_name
+from digits.kinds.forms.records import RecordFields, feature_field
+from digits.kinds.forms.source import method_field
+from digits.kinds.forms.tables import optional_name
 
 
 def _count(label: str, name: str, *checks: Any, default: bool = True) -> OptionalInteger:

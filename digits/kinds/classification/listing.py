@@ -13,11 +13,9 @@ from sys import intern
 from typing import Any
 
 from digits.core.splits import SPLITS
-from digits.data.class_names import read_names, sort_labels
 from digits.data.loose_json import InvalidJson, UnexpectedJson, load
-from digits.data.pixel_tables import PixelImages, find_pixels
-from digits.data.shares import CreateWithShares
-from digits.data.sources import (
+from digits.data.sources.class_names import read_names, sort_labels
+from digits.data.sources.plan import (
     MAX_LINES_SHOWN,
     ImageFolder,
     Plan,
@@ -30,10 +28,12 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.split_columns import find_split_keys
-from digits.data.table_columns import FLAGS, Column, list_items
-from digits.data.table_contents import has_run_lengths, refuse_contents
-from digits.data.tables import (
+from digits.data.sources.shares import CreateWithShares
+from digits.data.tables.columns import FLAGS, Column, list_items
+from digits.data.tables.contents import has_run_lengths, refuse_contents
+from digits.data.tables.pixel_tables import PixelImages, find_pixels
+from digits.data.tables.split_columns import find_split_keys
+from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Faults,
@@ -51,7 +51,7 @@ from digits.data.tables import (
 )
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
-from digits.kinds.table_source import TableRows, are_items_spaced, need_no_fractions
+from digits.kinds.sources.tables import TableRows, are_items_spaced, need_no_fractions
 
 LABEL_COLUMNS = (
     *(

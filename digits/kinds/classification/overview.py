@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from digits.core.splits import SPLITS
-from digits.data import parquet
-from digits.data.causes import Causes
-from digits.data.class_names import MAX_CLASSES, read_names, sort_labels
-from digits.data.dataset_folder import find
-from digits.data.declared_splits import split_folders
-from digits.data.named_classes import named_classes
-from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import Row
+from digits.data.sources.causes import Causes
+from digits.data.sources.class_names import MAX_CLASSES, read_names, sort_labels
+from digits.data.sources.dataset_folder import find
+from digits.data.sources.declared_splits import split_folders
+from digits.data.sources.named_classes import named_classes
+from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.tables import parquet
+from digits.data.tables.tables import Row
 from digits.kinds.classification.dataset_folder import metadata_rows
 from digits.kinds.classification.listing import open_labels, text_rows
 from digits.kinds.classification.reader import (
@@ -26,14 +26,14 @@ from digits.kinds.classification.reader import (
     scan_steps,
 )
 from digits.kinds.classification.recipe import DatasetFolder, Tables
-from digits.kinds.source_summary import (
+from digits.kinds.forms.summary import (
     MAX_FILES,
     Overview,
     SourceSummary,
     Suggestion,
     joined,
 )
-from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
+from digits.kinds.forms.table_summary import MAX_BYTES, RowSource, summarize_table
 
 MAX_PARQUET_FILES = 20
 

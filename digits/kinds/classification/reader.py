@@ -18,14 +18,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from digits.data import samples
-from digits.data.dataset_folder import find
-from digits.data.declared_splits import affixed_splits
-from digits.data.image_endings import LeftOut, is_image_file
-from digits.data.image_lists import is_visible, without_images
-from digits.data.named_classes import class_in_name, named_classes
-from digits.data.shares import CreateWithShares, Shares
-from digits.data.sources import (
+from digits.data.images.endings import LeftOut, is_image_file
+from digits.data.images.lists import is_visible, without_images
+from digits.data.samples import samples
+from digits.data.sources.dataset_folder import find
+from digits.data.sources.declared_splits import affixed_splits
+from digits.data.sources.named_classes import class_in_name, named_classes
+from digits.data.sources.plan import (
     ImageFolder,
     Plan,
     Progress,
@@ -37,7 +36,8 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.tables import SourceNotes
+from digits.data.sources.shares import CreateWithShares, Shares
+from digits.data.tables.tables import SourceNotes
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification import databases, dataset_folder, listing, record_files
 from digits.kinds.classification.recipe import (

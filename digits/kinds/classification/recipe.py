@@ -8,10 +8,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from digits.core.schema import Positive
-from digits.data.sample_catalog import Sample
-from digits.data.shares import CreateWithShares, need_one_source
-from digits.kinds.record_source import RecordSource
-from digits.kinds.table_source import TableSettings
+from digits.data.samples.catalog import Sample
+from digits.data.sources.shares import CreateWithShares, need_one_source
+from digits.kinds.sources.records import RecordSource
+from digits.kinds.sources.tables import TableSettings
 
 
 class FolderSplit(Struct, kw_only=True, frozen=True):
@@ -51,7 +51,7 @@ class TextFiles(Struct, kw_only=True, frozen=True, tag="textfile"):
 
 
 class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
-    """CSV files with a column of images and one of labels, by name; see `digits.data.tables`.
+    """CSV files with a column of images and one of labels, by name; see `digits.data.tables.tables`.
 
     An empty name is that of the first column, or, for the label, of the first other column. An empty
     delimiter is detected.
@@ -65,7 +65,7 @@ class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
 
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
-    """A dataset that the Hugging Face library ``datasets`` can load: see `digits.data.dataset_folder`.
+    """A dataset that the Hugging Face library ``datasets`` can load: see `digits.data.sources.dataset_folder`.
 
     ``folder`` can also be a Parquet file, one of several shards, or a pattern. Empty names of columns are detected.
     """
@@ -83,7 +83,7 @@ class LabeledRecords(RecordSource, kw_only=True, frozen=True, tag="tfrecord"):
 
 
 class Databases(Struct, kw_only=True, frozen=True, tag="database"):
-    """Databases (LMDB or HDF5) of Caffe or DIGITS 4 to 6; see `digits.data.databases`.
+    """Databases (LMDB or HDF5) of Caffe or DIGITS 4 to 6; see `digits.data.databases.folders`.
 
     ``folder`` is that of a dataset job, or the database of the training images. ``labels`` is a file with the names of
     the classes; by default that of the job, or else the names are the numbers.
@@ -99,8 +99,8 @@ class CreateClassification(CreateWithShares, kw_only=True):
     """Read images with one label each.
 
     The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
-    are separate. With ``sample``, a sample dataset of `digits.data.sample_catalog` is first downloaded to the parent of
-    the train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes,
+    are separate. With ``sample``, a sample dataset of `digits.data.samples.catalog` is first downloaded to the parent
+    of the train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes,
     unless ``one_class``. With ``classes_from_names``, the class of an image is the beginning of its file name, up to
     the last numbers, as in ``cat.0.jpg``; folders do not matter.
     """

@@ -7,8 +7,7 @@ from pathlib import Path
 from sys import intern
 from typing import TYPE_CHECKING
 
-from digits.data.class_names import read_names, sort_labels
-from digits.data.record_features import (
+from digits.data.records.features import (
     INTEGERS,
     ClassFeature,
     ExampleFeatures,
@@ -16,15 +15,16 @@ from digits.data.record_features import (
     guess_label,
     values_of,
 )
-from digits.data.record_files import RecordFiles
-from digits.data.sources import Plan, Progress
-from digits.data.tables import SourceNotes
+from digits.data.records.files import RecordFiles
+from digits.data.sources.class_names import read_names, sort_labels
+from digits.data.sources.plan import Plan, Progress
+from digits.data.tables.tables import SourceNotes
 from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification
-from digits.kinds.record_source import RecordMapping, need_feature, read_records
+from digits.kinds.sources.records import RecordMapping, need_feature, read_records
 
 if TYPE_CHECKING:
-    from digits.kinds.source_summary import SourceSummary  # loads what only forms need
+    from digits.kinds.forms.summary import SourceSummary  # loads what only forms need
 
 
 class ClassMapping(RecordMapping):

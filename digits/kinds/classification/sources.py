@@ -12,11 +12,11 @@ from msgspec import structs
 
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
-from digits.data.dataset_folder import METADATA, find
-from digits.data.declared_splits import describe_splits, inner_root, split_folders
-from digits.data.image_lists import is_visible, need_an_image, visible_entries
-from digits.data.named_classes import named_classes_in
-from digits.data.sources import UnusableSource, listed, show
+from digits.data.images.lists import is_visible, need_an_image, visible_entries
+from digits.data.sources.dataset_folder import METADATA, find
+from digits.data.sources.declared_splits import describe_splits, inner_root, split_folders
+from digits.data.sources.named_classes import named_classes_in
+from digits.data.sources.plan import UnusableSource, listed, show
 from digits.kinds.classification import databases
 from digits.kinds.classification.database_overview import DatabaseOverview
 from digits.kinds.classification.dataset_folder import need_images
@@ -42,10 +42,10 @@ from digits.kinds.classification.recipe import (
 )
 from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.classification.uploads import UploadFields
-from digits.kinds.form_source import FormSource
-from digits.kinds.record_form import Records
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import DIALECT, HEAD_BYTES, root_of_paths
+from digits.kinds.forms.records import Records
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.tables import DIALECT, HEAD_BYTES, root_of_paths
 
 NO_IMAGE_FOLDER = (
     "Enter the folder that contains the images of the uploaded file, or upload one with absolute paths."

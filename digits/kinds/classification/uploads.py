@@ -11,8 +11,8 @@ from wtforms import HiddenField
 
 from digits.core.files import open_plain, write_bytes
 from digits.kinds.classification.recipe import CreateClassification
+from digits.kinds.forms.tables import DialectFields
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.table_form import DialectFields
 
 # The folder of a job that contains its uploaded files.
 UPLOADS = "uploads"

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from digits.data.causes import Causes
-from digits.data.images import Size
+from digits.data.images.images import Size
 from digits.data.numbers import parse_number
-from digits.data.sources import ImageSource, UnusableSource, count_of, first_lines, listed, show
-from digits.data.tables import Faults
-from digits.kinds.detection.box_order import Order
-from digits.kinds.shapes import Rectangle, Shape
+from digits.data.sources.causes import Causes
+from digits.data.sources.plan import ImageSource, UnusableSource, count_of, first_lines, listed, show
+from digits.data.tables.tables import Faults
+from digits.kinds.detection.formats.box_order import Order
+from digits.kinds.sources.shapes import Rectangle, Shape
 
 # The name of regions without annotations, as in KITTI.
 DONT_CARE = "dontcare"

@@ -18,12 +18,12 @@ from typing import Any
 
 from digits.core.files import walk
 from digits.core.splits import SPLITS
-from digits.data.image_lists import visible_entries
+from digits.data.images.lists import visible_entries
 from digits.data.loose_json import InvalidJson, load
 from digits.data.numbers import is_float
-from digits.data.sources import UnusableSource, listed, show
-from digits.data.tables import is_image
-from digits.kinds.yaml_files import (
+from digits.data.sources.plan import UnusableSource, listed, show
+from digits.data.tables.tables import is_image
+from digits.kinds.sources.yaml_files import (
     YAML_ENDINGS,
     is_text,
     meant_paths,

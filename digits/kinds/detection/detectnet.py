@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from digits.data.databases import find_job, is_database, open_arrays
-from digits.data.hdf5_images import HDF5_ENDINGS
-from digits.data.lmdb_images import LMDB_ENDINGS
-from digits.data.sources import show
-from digits.data.tables import Faults
-from digits.kinds.detection import kitti
+from digits.data.databases.folders import find_job, is_database, open_arrays
+from digits.data.databases.hdf5_images import HDF5_ENDINGS
+from digits.data.databases.lmdb_images import LMDB_ENDINGS
+from digits.data.sources.plan import show
+from digits.data.tables.tables import Faults
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, Annotations
-from digits.kinds.detection.format import Format, Source
-from digits.kinds.detection.label_files import InvalidAnnotation
-from digits.kinds.shapes import Rectangle, Shape
+from digits.kinds.detection.formats import kitti
+from digits.kinds.detection.formats.format import Format, Source
+from digits.kinds.detection.formats.label_files import InvalidAnnotation
+from digits.kinds.sources.shapes import Rectangle, Shape
 
 COLUMNS = 16
 _CLASS_COLUMN = 5

@@ -1,4 +1,4 @@
-"""Downloads of detection datasets in the formats that `digits.kinds.detection.formats` reads.
+"""Downloads of detection datasets in the formats that `digits.kinds.detection.formats.formats` reads.
 
 Images are in the folder ``images/SPLIT``; in that of Pascal VOC, ``JPEGImages/SPLIT``.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from digits.data.archive import Entry
-from digits.data.file_names import numbered_name
-from digits.data.record_index import DamagedRecords
-from digits.data.records import Record
+from digits.data.archives.file_names import numbered_name
+from digits.data.archives.writing import Entry
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import Record
 from digits.data.targets.box_matching import IGNORED_BOX, NO_BOX
-from digits.kinds.coco import CocoExport, CocoWriter
 from digits.kinds.detection.annotations import DONT_CARE
-from digits.kinds.export import Export, File, image_file, number_text
+from digits.kinds.sources.coco import CocoExport, CocoWriter
+from digits.kinds.versions.export import Export, File, image_file, number_text
 
 # Left, top, right and bottom in pixels, and the index of the class, or `IGNORED_BOX`.
 Object = tuple[float, float, float, float, int]

@@ -14,14 +14,14 @@ from wtforms.validators import Length, NumberRange, Optional, ValidationError
 from digits.core import schema
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
-from digits.data.declared_splits import describe_splits
-from digits.data.sources import UnusableSource, show
-from digits.data.table_contents import refuse_run_lengths_in
-from digits.kinds.detection import box_table, yolo
-from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes
+from digits.data.sources.declared_splits import describe_splits
+from digits.data.sources.plan import UnusableSource, show
+from digits.data.tables.contents import refuse_run_lengths_in
 from digits.kinds.detection.class_names import NamesFile, describe_files, find_shared_names
-from digits.kinds.detection.format import BoxTable
-from digits.kinds.detection.formats import (
+from digits.kinds.detection.formats import box_table, yolo
+from digits.kinds.detection.formats.box_table import COLUMNS, find_columns, open_boxes
+from digits.kinds.detection.formats.format import BoxTable
+from digits.kinds.detection.formats.formats import (
     AUTO,
     FORMATS,
     describe,
@@ -41,7 +41,7 @@ from digits.kinds.detection.overview import (
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
-from digits.kinds.form_fields import (
+from digits.kinds.forms.fields import (
     AllowedFiles,
     AllowedPath,
     Between,
@@ -59,13 +59,13 @@ from digits.kinds.form_fields import (
     select,
     text_field,
 )
-from digits.kinds.form_source import FormSource, method_field
-from digits.kinds.record_form import FeatureField, RecordFields, Records, feature_field
-from digits.kinds.record_source import first_record
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
-from digits.kinds.table_form import DIALECT, DialectFields
-from digits.kinds.table_summary import MAX_BYTES
+from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
+from digits.kinds.forms.source import FormSource, method_field
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.table_summary import MAX_BYTES
+from digits.kinds.forms.tables import DIALECT, DialectFields
+from digits.kinds.sources.records import first_record
+from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 
 BOX_ORDERS = choices(
     ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())

@@ -8,24 +8,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from digits.data.declared_splits import describe_splits
-from digits.data.images import Size
-from digits.data.record_features import ExampleFeatures
-from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, first_lines, listed, show
-from digits.kinds.detection import box_table
+from digits.data.images.images import Size
+from digits.data.records.features import ExampleFeatures
+from digits.data.records.files import RecordFiles
+from digits.data.sources.declared_splits import describe_splits
+from digits.data.sources.plan import UnusableSource, count_of, first_lines, listed, show
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, BoxChecks, none_usable
-from digits.kinds.detection.box_table import COLUMNS, find_columns, open_boxes, role_of
 from digits.kinds.detection.class_names import NamesFile
-from digits.kinds.detection.format import AUTOMATIC, BoxTable
-from digits.kinds.detection.formats import find_format, open_annotations
+from digits.kinds.detection.formats import box_table
+from digits.kinds.detection.formats.box_table import COLUMNS, find_columns, open_boxes, role_of
+from digits.kinds.detection.formats.format import AUTOMATIC, BoxTable
+from digits.kinds.detection.formats.formats import find_format, open_annotations
 from digits.kinds.detection.placement import Measured, measure_images, place_boxes
 from digits.kinds.detection.reader import ClassChoice
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, BoxMapping
-from digits.kinds.source_summary import Overview, SourceSummary, Suggestion, joined
-from digits.kinds.split_lists import Lists
-from digits.kinds.table_summary import MAX_BYTES, Preview
+from digits.kinds.forms.summary import Overview, SourceSummary, Suggestion, joined
+from digits.kinds.forms.table_summary import MAX_BYTES, Preview
+from digits.kinds.sources.split_lists import Lists
 
 
 def source_fields(sources: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:

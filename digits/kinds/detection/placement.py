@@ -12,13 +12,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from digits.data.frames import TOLERANCE, Frame, Frames, common_factor, examples, words
-from digits.data.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
-from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import Faults
+from digits.data.images.frames import TOLERANCE, Frame, Frames, common_factor, examples, words
+from digits.data.images.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
+from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.tables.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
-from digits.kinds.detection.box_order import LARGEST_FRACTION, UNITS, Order, are_inside, reorder, unit_of
-from digits.kinds.shapes import Placement, Rectangle, RunLengths, Shape
+from digits.kinds.detection.formats.box_order import (
+    LARGEST_FRACTION,
+    UNITS,
+    Order,
+    are_inside,
+    reorder,
+    unit_of,
+)
+from digits.kinds.sources.shapes import Placement, Rectangle, RunLengths, Shape
 
 # Objects that extend beyond the image have larger fractions, but not such.
 _SMALLEST_PIXELS = 2.0

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
-from digits.data import images
-from digits.data.images import Size
-from digits.data.object_sizes import ObjectSizes
-from digits.data.shares import permute
-from digits.data.sources import (
+from digits.data.images import images
+from digits.data.images.images import Size
+from digits.data.images.object_sizes import ObjectSizes
+from digits.data.sources.plan import (
     ImageFolder,
     ImageSource,
     Plan,
@@ -30,17 +29,18 @@ from digits.data.sources import (
     show,
     shuffle,
 )
-from digits.data.tables import SourceNotes
+from digits.data.sources.shares import permute
+from digits.data.tables.tables import SourceNotes
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
-from digits.kinds.detection.formats import find_format, open_annotations
+from digits.kinds.detection.formats.formats import find_format, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
-from digits.kinds.groups import group_by_rarest, group_flags
-from digits.kinds.record_source import read_records
-from digits.kinds.split_lists import divide
+from digits.kinds.sources.records import read_records
+from digits.kinds.sources.split_lists import divide
+from digits.kinds.versions.groups import group_by_rarest, group_flags
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000

@@ -8,11 +8,11 @@ from msgspec import field
 
 from digits.core.recipe import Pixels
 from digits.core.schema import Whole
-from digits.data.shares import CreateWithShares, need_one_source
-from digits.kinds.detection.format import BoxTable
-from digits.kinds.detection.formats import AUTO, FORMATS
-from digits.kinds.record_source import RecordSource
-from digits.kinds.split_lists import SplitLists
+from digits.data.sources.shares import CreateWithShares, need_one_source
+from digits.kinds.detection.formats.format import BoxTable
+from digits.kinds.detection.formats.formats import AUTO, FORMATS
+from digits.kinds.sources.records import RecordSource
+from digits.kinds.sources.split_lists import SplitLists
 
 # The numbers of each box in one feature, named as the bounding box formats of Keras.
 BoxOrder = Literal["auto", "yxyx", "xyxy", "xywh"]
@@ -40,15 +40,15 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
 class CreateDetection(CreateWithShares, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
-    ``labels`` is a folder or a file in a ``format`` of `digits.kinds.detection.formats.FORMATS`, which is detected by
-    default. It can also be one of several shards or a pattern of Parquet files, which contain the images, or the labels
-    database of a DetectNet dataset, whose images are the database ``images``. The ``val_`` and ``test_`` sources are
-    separate. ``classes`` are the names of those to use, in their order; by default, all. Validation objects with a side
-    shorter than ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding`` (width,
-    height) is given, black pixels are added on the right and at the bottom up to this size before images are resized.
-    Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files. ``class_names``
-    is a file with the names of the classes of YOLO files; by default, one beside or above the labels is used.
-    ``lists`` divide the images of ``labels``.
+    ``labels`` is a folder or a file in a ``format`` of `digits.kinds.detection.formats.formats.FORMATS`, which is
+    detected by default. It can also be one of several shards or a pattern of Parquet files, which contain the images,
+    or the labels database of a DetectNet dataset, whose images are the database ``images``. The ``val_`` and ``test_``
+    sources are separate. ``classes`` are the names of those to use, in their order; by default, all. Validation objects
+    with a side shorter than ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding``
+    (width, height) is given, black pixels are added on the right and at the bottom up to this size before images are
+    resized. Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
+    ``class_names`` is a file with the names of the classes of YOLO files; by default, one beside or above the labels is
+    used. ``lists`` divide the images of ``labels``.
     """
 
     kind: str = "image-object-detection"

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from digits.data import images
-from digits.data.images import UnusableImage
-from digits.data.record_features import (
+from digits.data.images import images
+from digits.data.images.images import UnusableImage
+from digits.data.records.features import (
     BYTES,
     FLOATS,
     INTEGERS,
@@ -21,11 +21,11 @@ from digits.data.record_features import (
     last_word,
     values_of,
 )
-from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, naming_unreadable, read_bounded, show
+from digits.data.records.files import RecordFiles
+from digits.data.sources.plan import UnusableSource, count_of, naming_unreadable, read_bounded, show
 from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits, CreateDetection
-from digits.kinds.record_source import RecordMapping, need_feature
-from digits.kinds.shapes import Rectangle, Shape
+from digits.kinds.sources.records import RecordMapping, need_feature
+from digits.kinds.sources.shapes import Rectangle, Shape
 
 # The fields of the form for the edges, and usual last words of the names of their features.
 EDGES = {

@@ -6,7 +6,7 @@ from typing import Any
 
 from digits.data.manifest import Manifest
 from digits.kinds import views
-from digits.kinds.detection.formats import titles
+from digits.kinds.detection.formats.formats import titles
 from digits.kinds.detection.recipe import CreateDetection
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.sources import UnusableSource, show
-from digits.data.tables import Cells, Faults, TableFile, open_lines, usable_rows
+from digits.data.sources.plan import UnusableSource, show
+from digits.data.tables.tables import Cells, Faults, TableFile, open_lines, usable_rows
 
 _FLAGS = {"1": 1.0, "-1": 0.0, "0": 0.0}
 

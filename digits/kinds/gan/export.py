@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from digits.data.file_names import numbered_name
-from digits.data.records import Record
-from digits.kinds.export import Export, File, image_file
+from digits.data.archives.file_names import numbered_name
+from digits.data.records.records import Record
+from digits.kinds.versions.export import Export, File, image_file
 
 
 class Attributes(Export):

@@ -8,8 +8,8 @@ from wtforms import StringField
 from wtforms.validators import DataRequired, Optional
 
 from digits.core.remote import is_address
-from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import AllowedPath, as_field_error, need_images, text_field
+from digits.kinds.forms.dataset import ImageDatasetForm, required_integer
+from digits.kinds.forms.fields import AllowedPath, as_field_error, need_images, text_field
 from digits.kinds.gan.attributes import open_attributes
 from digits.kinds.gan.recipe import CreateGan
 

@@ -9,15 +9,15 @@ from typing import Any, Self
 from msgspec import Struct
 
 from digits.core.recipe import CreateDataset
-from digits.data import images
-from digits.data.databases import ArrayDatabase, is_database, open_arrays, open_database
-from digits.data.images import UnusableImage
-from digits.data.sources import UnusableSource, show
+from digits.data.databases.folders import ArrayDatabase, is_database, open_arrays, open_database
+from digits.data.images import images
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import UnusableSource, show
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.classification.recipe import Databases as ClassDatabases
 from digits.kinds.image_to_image.recipe import CreateImageToImage
 from digits.kinds.regression.recipe import MAX_TARGETS, CreateRegression
-from digits.kinds.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
 
 # The number of labels read to decide whether there are classes.
 MAX_LABELS_READ = 1000

@@ -9,19 +9,26 @@ from typing import Any
 from wtforms import StringField
 
 from digits.core.recipe import CreateDataset
-from digits.data.record_features import ExampleFeatures, guess_input, guess_target
-from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource
+from digits.data.records.features import ExampleFeatures, guess_input, guess_target
+from digits.data.records.files import RecordFiles
+from digits.data.sources.plan import UnusableSource
 from digits.kinds import kind_named
-from digits.kinds.dataset_form import ImageDatasetForm, SharesForm
-from digits.kinds.form_fields import AllowedFiles, Binding, RequiredIf, SwitchField, optional_path, text_field
-from digits.kinds.form_source import FormSource
+from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
+from digits.kinds.forms.fields import (
+    AllowedFiles,
+    Binding,
+    RequiredIf,
+    SwitchField,
+    optional_path,
+    text_field,
+)
+from digits.kinds.forms.record_summary import summarize_source
+from digits.kinds.forms.records import ShapeField, feature_field, shape_text
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.generic.databases import Databases
 from digits.kinds.generic.reader import find, map_features
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.record_form import ShapeField, feature_field, shape_text
-from digits.kinds.record_summary import summarize_source
-from digits.kinds.source_summary import SourceSummary
 
 
 class Records(FormSource):

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.recipe import MAX_SIDE_PIXELS
-from digits.data import images, record_files
-from digits.data.databases import find_job, is_database
-from digits.data.images import Geometry, UnusableImage
-from digits.data.record_features import (
+from digits.data.databases.folders import find_job, is_database
+from digits.data.images import images
+from digits.data.images.images import Geometry, UnusableImage
+from digits.data.records import files as record_files
+from digits.data.records.features import (
     BYTES,
     INTEGERS,
     ExampleFeatures,
@@ -25,20 +26,20 @@ from digits.data.record_features import (
     stored_shape,
     values_of,
 )
-from digits.data.record_files import RecordFiles
-from digits.data.records import Features
-from digits.data.sources import (
+from digits.data.records.files import RecordFiles
+from digits.data.records.records import Features
+from digits.data.records.tfrecords import TFRecordImages
+from digits.data.sources.plan import (
     Plan,
     Progress,
     SplitPlan,
     UnusableSource,
     show,
 )
-from digits.data.tables import SourceNotes
+from digits.data.tables.tables import SourceNotes
 from digits.data.targets.target import Target
-from digits.data.tfrecords import TFRecordImages
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.record_source import NO_TARGET, RecordReader, divide_records, first_record, need_feature
+from digits.kinds.sources.records import NO_TARGET, RecordReader, divide_records, first_record, need_feature
 
 TARGET = "target/numbers"
 DATABASE_ADVICE = (

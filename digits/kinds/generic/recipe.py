@@ -7,13 +7,13 @@ from typing import Literal
 from msgspec import field
 
 from digits.core.schema import Positive
-from digits.data.shares import CreateWithShares
+from digits.data.sources.shares import CreateWithShares
 
 
 class CreateGeneric(CreateWithShares, kw_only=True):
     """Read an input and optionally a target from each record of TFRecord files.
 
-    ``train``, ``val`` and ``test`` are paths of files, folders or patterns: see `digits.data.record_files`.
+    ``train``, ``val`` and ``test`` are paths of files, folders or patterns: see `digits.data.records.files`.
 
     ``input_feature`` is an image, or numbers of the shape ``input_shape``; ``target_feature`` are numbers of the shape
     ``target_shape``, or "-" for no target. Empty ones are detected. Inputs are float32 arrays of ``shape`` (height,

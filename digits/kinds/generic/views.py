@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from digits.core.errors import BadRequest
 from digits.data.loose_json import load
 from digits.data.manifest import Manifest
-from digits.data.record_features import (
+from digits.data.records.features import (
     BYTES,
     ExampleFeatures,
     ImageFeature,
@@ -20,8 +20,8 @@ from digits.data.record_features import (
     guess_input,
     values_of,
 )
-from digits.data.record_index import DamagedRecords
-from digits.data.records import Record
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import Record
 from digits.data.targets.target import Target
 from digits.kinds import views
 from digits.kinds.generic.recipe import CreateGeneric

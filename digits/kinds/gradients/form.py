@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.kinds.dataset_form import ImageDatasetForm, required_integer
+from digits.kinds.forms.dataset import ImageDatasetForm, required_integer
 from digits.kinds.gradients.recipe import CreateGradients
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import images
+from digits.data.images import images
 
 # The maximum absolute value of a slope.
 LARGEST_SLOPE = 0.5

@@ -7,7 +7,7 @@ import hashlib
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.sources import Plan, Progress, SplitPlan
+from digits.data.sources.plan import Plan, Progress, SplitPlan
 from digits.data.targets.numbers import Numbers
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, Ramps
 from digits.kinds.gradients.recipe import CreateGradients

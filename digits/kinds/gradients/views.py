@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
+from digits.data.models.predictions import MAX_IMAGES
 from digits.data.numbers import parse_number
-from digits.data.predictions import MAX_IMAGES
-from digits.data.records import Record
+from digits.data.records.records import Record
+from digits.kinds.forms.request_fields import whole
 from digits.kinds.gradients.ramps import LARGEST_SLOPE, draw_ramp
 from digits.kinds.gradients.reader import NAMES, draw_slopes
 from digits.kinds.regression.views import Views as RegressionViews
-from digits.kinds.request_fields import whole
 from digits.kinds.views import InputRecord, InputRequest
 
 

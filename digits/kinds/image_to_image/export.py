@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from digits.data import images
-from digits.data.file_names import numbered_name
-from digits.data.records import Record
-from digits.kinds.export import Export, File, image_file
+from digits.data.archives.file_names import numbered_name
+from digits.data.images import images
+from digits.data.records.records import Record
+from digits.kinds.versions.export import Export, File, image_file
 
 
 class Pairs(Export):

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from digits.data.record_features import ExampleFeatures
-from digits.data.tables import Row
-from digits.kinds.form_source import method_field
+from digits.data.records.features import ExampleFeatures
+from digits.data.tables.tables import Row
+from digits.kinds.forms.records import Records
+from digits.kinds.forms.source import method_field
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.target_images import Folders, Table, TargetImageForm
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.record_form import Records
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.target_image_form import Folders, Table, TargetImageForm
-from digits.kinds.target_image_recipe import TargetImageRecords
-from digits.kinds.target_image_records import TargetImageMapping
-from digits.kinds.target_image_source import FoundTargetImages
-from digits.kinds.target_image_tables import TargetImageRows
+from digits.kinds.sources.target_image_recipe import TargetImageRecords
+from digits.kinds.sources.target_image_records import TargetImageMapping
+from digits.kinds.sources.target_image_tables import TargetImageRows
+from digits.kinds.sources.target_images import FoundTargetImages
 
 OWN_TARGETS = "Without target images, each image is its own target."
 

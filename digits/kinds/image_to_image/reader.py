@@ -7,15 +7,15 @@ from typing import cast
 
 import numpy as np
 
-from digits.data import images
-from digits.data.images import Geometry, UnusableImage, reason_of
-from digits.data.records import Features
-from digits.data.sources import Plan, Progress, SplitPlan, show
-from digits.data.tables import SourceNotes
-from digits.data.target_images import TargetImageSplit
+from digits.data.images import images
+from digits.data.images.images import Geometry, UnusableImage, reason_of
+from digits.data.records.records import Features
+from digits.data.sources.plan import Plan, Progress, SplitPlan, show
+from digits.data.sources.target_images import TargetImageSplit
+from digits.data.tables.tables import SourceNotes
 from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.recipe import CreateImageToImage
-from digits.kinds.target_image_source import plan_splits
+from digits.kinds.sources.target_images import plan_splits
 
 TARGET = CreateImageToImage.target_word
 # Aspect ratios that differ by less than this count as equal: sides are whole numbers of pixels.

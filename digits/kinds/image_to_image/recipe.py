@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.kinds.target_image_recipe import CreateWithTargetImages
+from digits.kinds.sources.target_image_recipe import CreateWithTargetImages
 
 
 class CreateImageToImage(CreateWithTargetImages, kw_only=True):

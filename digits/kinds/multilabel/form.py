@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from wtforms.validators import Length, Optional
 
-from digits.kinds.form_fields import Binding, NamesField, choices, optional_path, select
-from digits.kinds.form_source import method_field
+from digits.kinds.forms.fields import Binding, NamesField, choices, optional_path, select
+from digits.kinds.forms.records import RecordFields, Records
+from digits.kinds.forms.source import method_field
+from digits.kinds.forms.tables import TableFields, Tables
 from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import open_labels
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
-from digits.kinds.record_form import RecordFields, Records
-from digits.kinds.table_form import TableFields, Tables
 
 LAYOUTS = choices(
     ("auto", "Detect automatically"),

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from digits.data.class_names import sort_labels
-from digits.data.record_features import ExampleFeatures
-from digits.data.record_files import RecordFiles
-from digits.data.sources import count_of, listed, show
-from digits.data.tables import Row
+from digits.data.records.features import ExampleFeatures
+from digits.data.records.files import RecordFiles
+from digits.data.sources.class_names import sort_labels
+from digits.data.sources.plan import count_of, listed, show
+from digits.data.tables.tables import Row
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.table_summary import MAX_BYTES, RowSource
 from digits.kinds.multilabel.reader import LabeledImages, Labels, open_labels
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
 from digits.kinds.multilabel.records import LabelSetMapping
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_source import SplitTable
-from digits.kinds.table_summary import MAX_BYTES, RowSource
+from digits.kinds.sources.tables import SplitTable
 
 SEPARATOR_NAMES: dict[Separator, str] = {
     "space": "spaces",

@@ -16,8 +16,7 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from digits.data.loose_json import InvalidJson, load
-from digits.data.parquet import ParquetImages
-from digits.data.sources import (
+from digits.data.sources.plan import (
     Plan,
     Progress,
     SplitPlan,
@@ -26,9 +25,10 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.table_columns import FLAGS, Column, is_list, list_items
-from digits.data.table_contents import refuse_contents
-from digits.data.tables import (
+from digits.data.tables.columns import FLAGS, Column, is_list, list_items
+from digits.data.tables.contents import refuse_contents
+from digits.data.tables.parquet import ParquetImages
+from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Row,
@@ -38,10 +38,9 @@ from digits.data.tables import (
     open_tables,
 )
 from digits.data.targets.label_set import LabelSet
-from digits.kinds.groups import NO_LABEL, group_flags
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator
-from digits.kinds.table_source import (
+from digits.kinds.sources.tables import (
     SplitTable,
     TableRows,
     are_items_spaced,
@@ -52,6 +51,7 @@ from digits.kinds.table_source import (
     need_no_fractions,
     report_each,
 )
+from digits.kinds.versions.groups import NO_LABEL, group_flags
 
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}

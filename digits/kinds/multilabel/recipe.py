@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import field
 
-from digits.data.shares import need_one_source
-from digits.kinds.record_source import RecordSource
-from digits.kinds.table_source import CreateFromTable
+from digits.data.sources.shares import need_one_source
+from digits.kinds.sources.records import RecordSource
+from digits.kinds.sources.tables import CreateFromTable
 
 MAX_LABELS = 1000
 

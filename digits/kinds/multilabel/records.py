@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from digits.data.class_names import read_names, sort_labels
-from digits.data.record_features import (
+from digits.data.records.features import (
     BYTES,
     FLOATS,
     LABEL_NAMES,
@@ -21,8 +20,9 @@ from digits.data.record_features import (
     needed_values,
     values_of,
 )
-from digits.data.record_files import RecordFiles
-from digits.data.sources import (
+from digits.data.records.files import RecordFiles
+from digits.data.sources.class_names import read_names, sort_labels
+from digits.data.sources.plan import (
     Progress,
     SplitPlan,
     UnusableSource,
@@ -31,9 +31,9 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.tables import SourceNotes
+from digits.data.tables.tables import SourceNotes
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, LabelRecords, Layout
-from digits.kinds.record_source import RecordMapping, divide_records, need_feature, read_records
+from digits.kinds.sources.records import RecordMapping, divide_records, need_feature, read_records
 
 Labels = tuple[str, ...]
 _FLAGS = {0: False, 1: True, -1: False}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.evaluation import Interval
+from digits.data.models.evaluation import Interval
 
 RESAMPLES = 200
 # The 2.5th percentile requires at least this many resamples.

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.target import Target
 
 # Networks with several outputs use these names for their prediction.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from digits.data import images
-from digits.data.records import Record
-from digits.kinds.export import Export, File
+from digits.data.images import images
+from digits.data.records.records import Record
 from digits.kinds.pairs.reader import NAMES
+from digits.kinds.versions.export import Export, File
 
 
 class PairTable(Export):

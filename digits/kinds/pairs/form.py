@@ -11,16 +11,16 @@ from wtforms.validators import DataRequired
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources import UnusableSource
-from digits.data.tables import MAX_HEADER_BYTES
-from digits.kinds.dataset_form import SharesForm, required_integer
-from digits.kinds.form_fields import AllowedFiles, check_images, choices, optional_path, select, text_field
-from digits.kinds.form_source import FormSource
+from digits.data.sources.plan import UnusableSource
+from digits.data.tables.tables import MAX_HEADER_BYTES
+from digits.kinds.forms.dataset import SharesForm, required_integer
+from digits.kinds.forms.fields import AllowedFiles, check_images, choices, optional_path, select, text_field
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.tables import default_folder
 from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import default_folder
 
 # The fields of the sources of the splits.
 SOURCE_FIELDS = dict(zip(SPLITS, ("pair_source", "val_source", "test_source"), strict=True))

@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data.sources import count_of
-from digits.data.tables import Row
+from digits.data.sources.plan import count_of
+from digits.data.tables.tables import Row
+from digits.kinds.forms.summary import Overview, SourceSummary
+from digits.kinds.forms.table_summary import MAX_BYTES, RowSource, summarize_table
 from digits.kinds.pairs.reader import NAMES, list_classes, read_rows
-from digits.kinds.source_summary import Overview, SourceSummary
-from digits.kinds.table_summary import MAX_BYTES, RowSource, summarize_table
 
 PairRow = Row[tuple[str, int]]
 

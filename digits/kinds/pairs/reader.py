@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from digits.core.splits import SPLITS, Split
-from digits.data.image_lists import list_images
-from digits.data.shares import Shares, permute
-from digits.data.sources import (
+from digits.data.images.lists import list_images
+from digits.data.sources.plan import (
     ImageFolder,
     Plan,
     Progress,
@@ -21,7 +20,8 @@ from digits.data.sources import (
     choose,
     show,
 )
-from digits.data.tables import (
+from digits.data.sources.shares import Shares, permute
+from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Faults,

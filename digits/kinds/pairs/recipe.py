@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from digits.core.recipe import Encoding
 from digits.core.splits import Split
-from digits.data.shares import CreateWithShares
+from digits.data.sources.shares import CreateWithShares
 
 Pairs = Annotated[int, Meta(ge=2, le=10_000_000)]
 

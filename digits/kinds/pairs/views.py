@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
-from digits.data import images
+from digits.data.images import images
 from digits.data.manifest import Manifest
-from digits.data.sources import UnusableSource
-from digits.data.text_rows import MAX_UPLOADED_LINES, TextRow, open_upload, parse_rows
+from digits.data.sources.plan import UnusableSource
+from digits.data.tables.text_rows import MAX_UPLOADED_LINES, TextRow, open_upload, parse_rows
 from digits.kinds import views
 from digits.kinds.pairs.reader import is_header
 from digits.kinds.pairs.recipe import CreatePairs

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from digits.data.databases import Database, find_job, open_arrays
-from digits.data.databases import is_database as has_database
-from digits.data.sources import Progress, SplitPlan, UnusableSource, count_of, show
+from digits.data.databases.folders import Database, find_job, open_arrays
+from digits.data.databases.folders import is_database as has_database
+from digits.data.sources.plan import Progress, SplitPlan, UnusableSource, count_of, show
 from digits.kinds.regression.recipe import MAX_TARGETS
-from digits.kinds.table_source import need_same_columns
+from digits.kinds.sources.tables import need_same_columns
 
 PROGRESS_RECORDS = 5000
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from digits.kinds.export import TableExport
+from digits.kinds.versions.export import TableExport
 
 FORMATS = (TableExport,)

@@ -8,16 +8,16 @@ from typing import Any
 
 from wtforms.validators import Length, Optional
 
-from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.form_fields import Binding, NamesField, optional_path
-from digits.kinds.form_source import method_field
-from digits.kinds.record_form import RecordFields, Records
+from digits.kinds.forms.dataset import ImageDatasetForm
+from digits.kinds.forms.fields import Binding, NamesField, optional_path
+from digits.kinds.forms.records import RecordFields, Records
+from digits.kinds.forms.source import method_field
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.tables import TableFields, Tables
 from digits.kinds.regression.databases import find, is_database, open_images
 from digits.kinds.regression.overview import DatabaseOverview, Overview, RecordOverview
 from digits.kinds.regression.reader import open_numbers
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_form import TableFields, Tables
 
 
 class _Numbers(Tables):

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.record_features import ExampleFeatures
-from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, count_of, listed, show
-from digits.data.tables import Row
-from digits.kinds import source_summary
+from digits.data.records.features import ExampleFeatures
+from digits.data.records.files import RecordFiles
+from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.tables.tables import Row
+from digits.kinds.forms import summary as source_summary
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.table_summary import MAX_BYTES, RowSource
 from digits.kinds.regression.databases import column_names, find, first_values, open_images
 from digits.kinds.regression.reader import bins, open_numbers
 from digits.kinds.regression.recipe import CreateRegression
 from digits.kinds.regression.records import NumberMapping
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.table_source import SplitTable
-from digits.kinds.table_summary import MAX_BYTES, RowSource
+from digits.kinds.sources.tables import SplitTable
 
 MAX_RANGES = 8
 MAX_DATABASE_ROWS = 20_000

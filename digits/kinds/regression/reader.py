@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.sources import (
+from digits.data.sources.plan import (
     Plan,
     Progress,
     SplitPlan,
@@ -19,7 +19,7 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.tables import (
+from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
     SourceNotes,
@@ -29,11 +29,11 @@ from digits.data.tables import (
     open_tables,
 )
 from digits.data.targets.numbers import Numbers
-from digits.kinds.record_source import divide_records, read_records
 from digits.kinds.regression import databases
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
 from digits.kinds.regression.records import NumberMapping
-from digits.kinds.table_source import (
+from digits.kinds.sources.records import divide_records, read_records
+from digits.kinds.sources.tables import (
     SplitTable,
     TableRows,
     declare_splits,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import field
 
-from digits.data.shares import need_one_source
-from digits.kinds.record_source import RecordSource
-from digits.kinds.table_source import CreateFromTable
+from digits.data.sources.shares import need_one_source
+from digits.kinds.sources.records import RecordSource
+from digits.kinds.sources.tables import CreateFromTable
 
 MAX_TARGETS = 100
 LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from digits.data.record_features import FLOATS, ExampleFeatures, NumberFeature, guess_target, values_of
-from digits.data.record_files import RecordFiles
-from digits.data.sources import UnusableSource, listed
-from digits.kinds.record_source import RecordMapping, need_feature
+from digits.data.records.features import FLOATS, ExampleFeatures, NumberFeature, guess_target, values_of
+from digits.data.records.files import RecordFiles
+from digits.data.sources.plan import UnusableSource, listed
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
+from digits.kinds.sources.records import RecordMapping, need_feature
 
 
 class NumberMapping(RecordMapping):

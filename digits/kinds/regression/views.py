@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.records import Record
-from digits.data.sources import count_of
+from digits.data.records.records import Record
+from digits.data.sources.plan import count_of
 from digits.kinds import views
 from digits.kinds.regression.recipe import CreateRegression
 

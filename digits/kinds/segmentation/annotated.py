@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from digits.core.files import walk
-from digits.data import images
-from digits.data.databases import is_database
-from digits.data.image_lists import ImageList
-from digits.data.images import Size
-from digits.data.sources import (
+from digits.data.databases.folders import is_database
+from digits.data.images import images
+from digits.data.images.images import Size
+from digits.data.images.lists import ImageList
+from digits.data.sources.plan import (
     ImageSource,
     Located,
     Progress,
@@ -31,16 +31,16 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.tables import Faults, is_image
-from digits.data.target_images import Matches
+from digits.data.sources.target_images import Matches
+from digits.data.tables.tables import Faults, is_image
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
-from digits.kinds.detection import yolo
-from digits.kinds.detection.formats import find_format, is_detected, open_annotations
+from digits.kinds.detection.formats import yolo
+from digits.kinds.detection.formats.formats import find_format, is_detected, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes
-from digits.kinds.shapes import Form, Rectangle, Shape, Surroundings
-from digits.kinds.target_image_recipe import TargetImageFolders
-from digits.kinds.target_image_source import FoundTargetImages
+from digits.kinds.sources.shapes import Form, Rectangle, Shape, Surroundings
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_images import FoundTargetImages
 
 # In these formats, a single file describes all images.
 ENDINGS = (".json", ".xml", ".csv")

@@ -12,17 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.archive import Entry
-from digits.data.file_names import numbered_name
+from digits.data.archives.file_names import numbered_name
+from digits.data.archives.writing import Entry
+from digits.data.images.masks import VOC_BORDER
 from digits.data.manifest import Manifest
-from digits.data.masks import VOC_BORDER
-from digits.data.record_index import IndexCache
-from digits.data.records import Record
+from digits.data.records.index import IndexCache
+from digits.data.records.records import Record
 from digits.data.targets.mask import IGNORED
 from digits.data.targets.palette import BACKGROUND
-from digits.kinds.coco import CocoExport, CocoWriter
-from digits.kinds.export import Export, File, image_file
-from digits.kinds.shapes import RunLengths
+from digits.kinds.sources.coco import CocoExport, CocoWriter
+from digits.kinds.sources.shapes import RunLengths
+from digits.kinds.versions.export import Export, File, image_file
 
 
 class Masks(Export):

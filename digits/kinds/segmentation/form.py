@@ -10,25 +10,29 @@ from typing import Any
 from wtforms import SelectField, StringField
 from wtforms.validators import ValidationError
 
-from digits.data.declared_splits import split_folders
-from digits.data.image_lists import visible_entries
-from digits.data.sources import UnusableSource, show
-from digits.data.table_contents import refuse_run_lengths_in
-from digits.data.tables import is_image
-from digits.data.target_images import divide
-from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.detection.formats import find_file, find_sources
-from digits.kinds.form_fields import AllowedPath, as_field_error, check_images, choices, optional_path
-from digits.kinds.form_source import method_field
-from digits.kinds.record_form import Records
+from digits.data.images.lists import visible_entries
+from digits.data.sources.declared_splits import split_folders
+from digits.data.sources.plan import UnusableSource, show
+from digits.data.sources.target_images import divide
+from digits.data.tables.contents import refuse_run_lengths_in
+from digits.data.tables.tables import is_image
+from digits.kinds.detection.formats.formats import find_file, find_sources
+from digits.kinds.forms.dataset import ImageDatasetForm
+from digits.kinds.forms.fields import AllowedPath, as_field_error, check_images, choices, optional_path
+from digits.kinds.forms.records import Records
+from digits.kinds.forms.source import method_field
+from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.target_images import FOLDERS, Folders, Table, TargetImageForm
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
 from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
 from digits.kinds.segmentation.pairing import pair_masks
 from digits.kinds.segmentation.reader import lists_values, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.source_summary import SourceSummary
-from digits.kinds.target_image_form import FOLDERS, Folders, Table, TargetImageForm
-from digits.kinds.target_image_recipe import CreateWithTargetImages, TargetImageFolders, TargetImageRecords
+from digits.kinds.sources.target_image_recipe import (
+    CreateWithTargetImages,
+    TargetImageFolders,
+    TargetImageRecords,
+)
 
 # The color maps of CVAT, and of two forms of CamVid.
 LABEL_MAPS = ("labelmap.txt", "class_dict.csv", "label_colors.txt")

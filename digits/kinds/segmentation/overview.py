@@ -6,27 +6,27 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data import images
-from digits.data.causes import Causes
-from digits.data.frames import Frame, words
-from digits.data.images import UnusableImage, reason_of
-from digits.data.mask_fit import MaskFits, frame_of
-from digits.data.masks import Code, MaskSurvey, open_mask
-from digits.data.record_features import ExampleFeatures
-from digits.data.record_files import RecordFiles
-from digits.data.sources import ImageSource, NoProgress, UnusableSource, count_of, listed, show
-from digits.data.tables import Row
-from digits.kinds import source_summary
+from digits.data.images import images
+from digits.data.images.frames import Frame, words
+from digits.data.images.images import UnusableImage, reason_of
+from digits.data.images.mask_fit import MaskFits, frame_of
+from digits.data.images.masks import Code, MaskSurvey, open_mask
+from digits.data.records.features import ExampleFeatures
+from digits.data.records.files import RecordFiles
+from digits.data.sources.causes import Causes
+from digits.data.sources.plan import ImageSource, NoProgress, UnusableSource, count_of, listed, show
+from digits.data.tables.tables import Row
+from digits.kinds.forms import summary as source_summary
+from digits.kinds.forms.summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
+from digits.kinds.forms.target_image_summary import sampled_files, spread
 from digits.kinds.segmentation.annotated import AnnotatedClasses, AnnotatedImages
 from digits.kinds.segmentation.pairing import ClassFolders, CombinedMasks, describe_overlap
 from digits.kinds.segmentation.reader import TARGET, find_classes, read_class_files
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.source_summary import MAX_SAMPLE_BYTES, SAMPLE_IMAGES, SourceSummary, Suggestion
-from digits.kinds.target_image_recipe import TargetImageFolders
-from digits.kinds.target_image_records import TargetImageMapping
-from digits.kinds.target_image_source import FoundTargetImages
-from digits.kinds.target_image_summary import sampled_files, spread
-from digits.kinds.target_image_tables import TargetImageRows
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_image_records import TargetImageMapping
+from digits.kinds.sources.target_image_tables import TargetImageRows
+from digits.kinds.sources.target_images import FoundTargetImages
 
 # Masks of another size fit if most of the last records have such masks.
 _COMPARED = 30

@@ -12,19 +12,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import images
-from digits.data.databases import is_database
-from digits.data.declared_splits import split_named
-from digits.data.image_lists import ImageList
-from digits.data.images import UnusableImage
-from digits.data.mask_values import THRESHOLD
-from digits.data.masks import FIRST_SHADE, MaskSurvey, open_mask, pixels_of
-from digits.data.sources import ImageSource, Located, UnusableSource, listed, show
-from digits.data.target_images import Matches, divide, match
+from digits.data.databases.folders import is_database
+from digits.data.images import images
+from digits.data.images.images import UnusableImage
+from digits.data.images.lists import ImageList
+from digits.data.images.mask_values import THRESHOLD
+from digits.data.images.masks import FIRST_SHADE, MaskSurvey, open_mask, pixels_of
+from digits.data.sources.declared_splits import split_named
+from digits.data.sources.plan import ImageSource, Located, UnusableSource, listed, show
+from digits.data.sources.target_images import Matches, divide, match
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.data.targets.palette import BACKGROUND
-from digits.kinds.target_image_recipe import TargetImageFolders
-from digits.kinds.target_image_source import FoundTargetImages, pair_lists
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_images import FoundTargetImages, pair_lists
 
 
 @dataclass(frozen=True)

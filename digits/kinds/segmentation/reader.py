@@ -20,26 +20,27 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data import images, parallel
-from digits.data.class_names import read_names
-from digits.data.frames import Frame
-from digits.data.images import Geometry, UnusableImage, reason_of
-from digits.data.mask_fit import MaskFit, MaskFits, frame_of
-from digits.data.mask_values import default_names, recognize
-from digits.data.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
-from digits.data.object_sizes import ObjectSizes
-from digits.data.records import Features
-from digits.data.sources import Plan, Progress, Remark, SplitPlan, UnusableSource, count_of, listed, show
-from digits.data.tables import SourceNotes, open_lines
-from digits.data.target_images import TargetImageSplit
+from digits.data import parallel
+from digits.data.images import images
+from digits.data.images.frames import Frame
+from digits.data.images.images import Geometry, UnusableImage, reason_of
+from digits.data.images.mask_fit import MaskFit, MaskFits, frame_of
+from digits.data.images.mask_values import default_names, recognize
+from digits.data.images.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
+from digits.data.images.object_sizes import ObjectSizes
+from digits.data.records.records import Features
+from digits.data.sources.class_names import read_names
+from digits.data.sources.plan import Plan, Progress, Remark, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.sources.target_images import TargetImageSplit
+from digits.data.tables.tables import SourceNotes, open_lines
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import Color
-from digits.kinds.groups import group_by_rarest, group_flags
 from digits.kinds.segmentation.annotated import AnnotatedClasses, are_annotated, numbers_classes
 from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, pair_masks
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders
-from digits.kinds.target_image_source import FoundTargetImages, find_target_images, plan_splits
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_images import FoundTargetImages, find_target_images, plan_splits
+from digits.kinds.versions.groups import group_by_rarest, group_flags
 
 TARGET = CreateSegmentation.target_word
 NO_CLASS = "no class"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.sources import show
+from digits.data.sources.plan import show
 from digits.data.targets.palette import css_color
 from digits.kinds import views
 from digits.kinds.segmentation.recipe import CreateSegmentation

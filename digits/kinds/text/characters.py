@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from digits.data.images import Pixels
+from digits.data.images.images import Pixels
 
 # Zhang, Zhao and LeCun, 2015, “Character-level Convolutional Networks for Text Classification”.
 DEFAULT_ALPHABET = "abcdefghijklmnopqrstuvwxyz0123456789-,;.!?:'\"/\\|_@#$%^&*~`+=<>()[]{}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from digits.data.record_index import DamagedRecords
-from digits.data.records import Record
-from digits.kinds.export import Export, File
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import Record
 from digits.kinds.text.reader import TEXT_FEATURE
+from digits.kinds.versions.export import Export, File
 
 
 class Texts(Export):

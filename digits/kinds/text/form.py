@@ -12,11 +12,11 @@ from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources import UnusableSource, show
-from digits.data.tables import MAX_HEADER_BYTES
-from digits.data.text_rows import read_rows
-from digits.kinds.dataset_form import ImageDatasetForm, required_integer
-from digits.kinds.form_fields import (
+from digits.data.sources.plan import UnusableSource, show
+from digits.data.tables.tables import MAX_HEADER_BYTES
+from digits.data.tables.text_rows import read_rows
+from digits.kinds.forms.dataset import ImageDatasetForm, required_integer
+from digits.kinds.forms.fields import (
     AllowedPath,
     Binding,
     TextField,
@@ -25,10 +25,10 @@ from digits.kinds.form_fields import (
     select,
     text_field,
 )
-from digits.kinds.form_source import FormSource
-from digits.kinds.source_summary import SourceSummary, Suggestion
-from digits.kinds.table_form import DIALECT, DialectFields
-from digits.kinds.table_summary import suggest_tables
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary, Suggestion
+from digits.kinds.forms.table_summary import suggest_tables
+from digits.kinds.forms.tables import DIALECT, DialectFields
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
 from digits.kinds.text.overview import TextOverview
 from digits.kinds.text.reader import read_labels, usable_rows

@@ -13,10 +13,10 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import images
-from digits.data.images import UnusableImage
-from digits.data.sources import Located
-from digits.data.text_rows import TextRow, join_cells
+from digits.data.images import images
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import Located
+from digits.data.tables.text_rows import TextRow, join_cells
 from digits.kinds.text.characters import Encoding
 
 _LINE = "line "

@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from digits.data.causes import Causes
-from digits.data.sources import count_of
-from digits.data.tables import Dialect
-from digits.data.text_rows import find_delimiter, read_rows
-from digits.kinds.source_summary import Overview, SourceSummary, Suggestion
-from digits.kinds.table_summary import MAX_BYTES, PREVIEW_ROWS, Preview
+from digits.data.sources.causes import Causes
+from digits.data.sources.plan import count_of
+from digits.data.tables.tables import Dialect
+from digits.data.tables.text_rows import find_delimiter, read_rows
+from digits.kinds.forms.summary import Overview, SourceSummary, Suggestion
+from digits.kinds.forms.table_summary import MAX_BYTES, PREVIEW_ROWS, Preview
 from digits.kinds.text.reader import Classes, is_header, parse_row, read_labels, usable_rows
 
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.splits import SPLITS
-from digits.data.images import Geometry
-from digits.data.records import Features
-from digits.data.sources import (
+from digits.data.images.images import Geometry
+from digits.data.records.records import Features
+from digits.data.sources.plan import (
     Plan,
     Progress,
     SplitPlan,
@@ -23,9 +23,9 @@ from digits.data.sources import (
     listed,
     show,
 )
-from digits.data.tables import Dialect, Faults, open_lines
+from digits.data.tables.tables import Dialect, Faults, open_lines
+from digits.data.tables.text_rows import TextRow, find_delimiter, read_rows
 from digits.data.targets.class_index import ClassIndex
-from digits.data.text_rows import TextRow, find_delimiter, read_rows
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile
 from digits.kinds.text.recipe import CreateText

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from digits.core.recipe import Pixels
-from digits.kinds.table_source import CreateFromLines
+from digits.kinds.sources.tables import CreateFromLines
 from digits.kinds.text.characters import DEFAULT_ALPHABET
 
 

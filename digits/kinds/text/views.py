@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.data.manifest import Manifest
-from digits.data.records import Record
-from digits.data.tables import Dialect
-from digits.data.text_rows import MAX_UPLOADED_LINES, open_upload, parse_rows, read_lines
+from digits.data.records.records import Record
+from digits.data.tables.tables import Dialect
+from digits.data.tables.text_rows import MAX_UPLOADED_LINES, open_upload, parse_rows, read_lines
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.text.characters import Encoding
 from digits.kinds.text.reader import TEXT_FEATURE, usable_rows

@@ -9,12 +9,12 @@ from flask import Blueprint, Response, jsonify, request
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.status import Status
-from digits.data.archive import stream
+from digits.data.archives.writing import stream
 from digits.data.manifest import Manifest
 from digits.data.statistics import summarize
-from digits.kinds.export import Export, formats_of
+from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import choice
+from digits.kinds.versions.export import Export, formats_of
 from digits.web.offload import in_thread
 from digits.web.resources.datasets import DatasetStatistics
 from digits.web.resources.encoding import describe

@@ -14,9 +14,9 @@ from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES
 from digits.core.status import Status
 from digits.core.task import Failure
-from digits.data import health, label_check
-from digits.data.health import Finding, Health, Histogram
-from digits.data.label_check import LabelCheck
+from digits.data.health import health, label_check
+from digits.data.health.health import Finding, Health, Histogram
+from digits.data.health.label_check import LabelCheck
 from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import Views, format_number, views_of

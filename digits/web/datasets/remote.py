@@ -16,9 +16,9 @@ from digits.core.remote import RemoteSources, names_folder, sources_in
 from digits.core.settings import Settings
 from digits.data.remote import client
 from digits.data.remote.fetch import News, Request, Source
-from digits.data.sources import count_of
-from digits.kinds.dataset_form import ImageDatasetForm
-from digits.kinds.source_summary import SourceSummary
+from digits.data.sources.plan import count_of
+from digits.kinds.forms.dataset import ImageDatasetForm
+from digits.kinds.forms.summary import SourceSummary
 from digits.web.services import services
 
 # Limits of a summary.

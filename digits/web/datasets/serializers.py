@@ -10,9 +10,9 @@ from digits.core import events
 from digits.core.files import UnreadableFile
 from digits.core.status import Status
 from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
-from digits.kinds.dataset_form import RESIZE_TITLES
+from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions import CreateVersion, read_changes
+from digits.kinds.versions.versions import CreateVersion, read_changes
 from digits.kinds.views import views_of
 from digits.web.jobs.serializers import job_url
 from digits.web.resources.datasets import (

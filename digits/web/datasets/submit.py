@@ -9,7 +9,7 @@ from wtforms import Form
 
 from digits.core.compute import Compute
 from digits.core.recipe import CreateDataset
-from digits.data.sample_catalog import Sample
+from digits.data.samples.catalog import Sample
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.web.security.usernames import current_username

@@ -15,7 +15,7 @@ from werkzeug.exceptions import PreconditionFailed, UnsupportedMediaType
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
-from digits.data.zip_names import encoding_named
+from digits.data.archives.zip_names import encoding_named
 from digits.web.datasets.serializers import describe_upload
 from digits.web.resources.uploads import Uploads, UploadState
 from digits.web.responses.representation import respond, returns

@@ -19,14 +19,14 @@ from digits.core.files import UnreadableFile
 from digits.core.schema import JsonObject, Limits
 from digits.core.splits import SPLITS, Split
 from digits.core.status import Status
-from digits.data import health, label_check
 from digits.data import manifest as manifests
+from digits.data.health import health, label_check
 from digits.data.loose_json import InvalidJson, load
 from digits.data.manifest import Manifest
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.kinds import kind_named
-from digits.kinds.dataset_form import ENCODINGS, RESIZE_MODES, check_shares, required_integer
-from digits.kinds.form_fields import (
+from digits.kinds.forms.dataset import ENCODINGS, RESIZE_MODES, check_shares, required_integer
+from digits.kinds.forms.fields import (
     NAME_LENGTH,
     Between,
     DecimalField,
@@ -36,10 +36,10 @@ from digits.kinds.form_fields import (
     name_field,
     select,
 )
+from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pending_edits import Pending, as_edits, remove_created
-from digits.kinds.request_fields import parse_integer
-from digits.kinds.versions import (
+from digits.kinds.versions.pending_edits import Pending, as_edits, remove_created
+from digits.kinds.versions.versions import (
     EDITS_FILE,
     CreateVersion,
     Edits,

@@ -20,13 +20,14 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.job import DeviceRequest
 from digits.core.resources import resource_folder
 from digits.core.task import Failure
-from digits.data import images
-from digits.data.causes import LIMIT_FIELD
-from digits.data.sources import count_of
-from digits.kinds import Kind, all_kinds, kind_named, scanning
-from digits.kinds.dataset_form import ImageDatasetForm
+from digits.data.images import images
+from digits.data.sources.causes import LIMIT_FIELD
+from digits.data.sources.plan import count_of
+from digits.kinds import Kind, all_kinds, kind_named
 from digits.kinds.decoding import ResizedImage
-from digits.kinds.form_fields import errors_of
+from digits.kinds.forms import scanning
+from digits.kinds.forms.dataset import ImageDatasetForm
+from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
-from digits.data.predictions import BatchPrediction
+from digits.data.models.predictions import BatchPrediction
 from digits.web.jobs.access import requested_job
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns

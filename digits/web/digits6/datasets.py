@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from digits.core.splits import SPLITS
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions import CreateVersion
+from digits.kinds.versions.versions import CreateVersion
 from digits.kinds.views import views_of
 from digits.web.datasets.serializers import version_of
 from digits.web.jobs.serializers import failure_message, findings_of

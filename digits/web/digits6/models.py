@@ -7,7 +7,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.kinds.standard_networks import network
 from digits.web.jobs.access import find_job
 from digits.web.models.imports import import_from

@@ -8,7 +8,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core import step_traces
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
-from digits.kinds.request_fields import whole
+from digits.kinds.forms.request_fields import whole
 from digits.web.jobs.access import requested_job
 from digits.web.responses.files import send_job_file
 from digits.web.responses.negotiation import json_only

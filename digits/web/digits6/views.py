@@ -16,8 +16,8 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob
-from digits.data import predictions
-from digits.data.predictions import ListedImage
+from digits.data.models import predictions
+from digits.data.models.predictions import ListedImage
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of

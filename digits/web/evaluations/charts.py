@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.kinds.views import format_number
 
 # The size of a plot in the units of its SVG.

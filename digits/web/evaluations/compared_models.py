@@ -13,7 +13,7 @@ from flask import url_for
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Train
-from digits.data import evaluation as evaluations
+from digits.data.models import evaluation as evaluations
 from digits.kinds.views import curve_labels, format_number
 from digits.web.jobs import serializers
 from digits.web.models.settings_description import describe_settings, known

@@ -13,11 +13,11 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data import evaluation as evaluations
-from digits.data.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
-from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
-from digits.data.record_search import Place
+from digits.data.models import evaluation as evaluations
+from digits.data.models.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
+from digits.data.models.evaluation import Evaluation
+from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models

@@ -14,13 +14,13 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import MAX_LAYER_NAME, MapEmbeddings
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import SPLIT_TITLES, SPLITS, Split
-from digits.data import embedding_map as maps
-from digits.data.embedding_map import EmbeddingMap
 from digits.data.manifest import Manifest
-from digits.data.record_search import Place
+from digits.data.models import embedding_map as maps
+from digits.data.models.embedding_map import EmbeddingMap
+from digits.data.records.search import Place
 from digits.kinds import default_kind
+from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import whole
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations.choices import requested_records
 from digits.web.evaluations.panel import dataset_of, other_datasets, title_of

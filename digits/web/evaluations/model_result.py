@@ -14,13 +14,13 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import SPLIT_TITLES
 from digits.core.status import Status
-from digits.data import evaluation as evaluations
-from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
-from digits.data.sources import count_of
+from digits.data.models import evaluation as evaluations
+from digits.data.models.evaluation import Evaluation
+from digits.data.sources.plan import count_of
+from digits.kinds.advice.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
-from digits.kinds.verdict import Action, ClassScore, Outcome, Verdict, judge
 from digits.kinds.views import Views
 from digits.web.evaluations import charts
 from digits.web.evaluations.panel import records_url

@@ -13,11 +13,11 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Evaluate
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.core.status import Status
-from digits.data import dataset_fit
-from digits.data import evaluation as evaluations
-from digits.data.embedding_map import EmbeddingMap
-from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.models import dataset_fit
+from digits.data.models import evaluation as evaluations
+from digits.data.models.embedding_map import EmbeddingMap
+from digits.data.models.evaluation import Evaluation
 from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import Kind, kind_named
 from digits.kinds.jobs import DatasetJob

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data import evaluation as evaluations
-from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
-from digits.data.record_search import Place
-from digits.data.sources import count_of
+from digits.data.models import evaluation as evaluations
+from digits.data.models.evaluation import Evaluation
+from digits.data.records.search import Place
+from digits.data.sources.plan import count_of
+from digits.kinds.forms.request_fields import nearest
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import nearest
 from digits.kinds.views import Views, views_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items

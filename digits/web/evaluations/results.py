@@ -9,12 +9,12 @@ from flask import Blueprint, Response, jsonify, request, url_for
 from digits.core import snapshot_list
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.splits import SPLIT_TITLES, SPLITS
-from digits.data import evaluation as evaluations
-from digits.data.comparison import pareto_front
-from digits.data.evaluation import Evaluation
+from digits.data.models import evaluation as evaluations
+from digits.data.models.comparison import pareto_front
+from digits.data.models.evaluation import Evaluation
 from digits.kinds import Kind
+from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import choice
 from digits.kinds.views import format_number, views_of
 from digits.web.evaluations.charts import SIDE
 from digits.web.jobs import serializers

@@ -12,9 +12,9 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import NotFound, NotReady
 from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES
-from digits.data import evaluation as evaluations
-from digits.data.evaluation import Evaluation
 from digits.data.manifest import Manifest
+from digits.data.models import evaluation as evaluations
+from digits.data.models.evaluation import Evaluation
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from digits.core.job import DeviceRequest
-from digits.kinds.compute_form import ComputeFields
+from digits.kinds.forms.compute import ComputeFields
 from digits.web.services import services
 
 # The form field to which a scheduler's message refers, by words in the message; the first match applies.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Self, TypeVar
 
 from digits.core.job import Job
-from digits.kinds.request_fields import nearest
+from digits.kinds.forms.request_fields import nearest
 from digits.runtime.job_index import COLUMNS, MAX_SEARCH_CHARACTERS, Direction, JobIndex
 
 T = TypeVar("T")

@@ -18,10 +18,10 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, DigitsError, InUse, NotAllowed, NotFound, Outdated, explain
 from digits.core.job import DamagedJob, Job, is_id
-from digits.kinds.form_fields import NAME_LENGTH
+from digits.kinds.forms.fields import NAME_LENGTH
+from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import choice, whole
-from digits.kinds.versions import CreateVersion
+from digits.kinds.versions.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner, find_job

@@ -9,7 +9,7 @@ from digits.core.files import exists
 from digits.core.model_job import NETWORK_FILE, ModelJob
 from digits.core.snapshot_list import Snapshot
 from digits.data import manifest as manifests
-from digits.data.archive import Source
+from digits.data.archives.writing import Source
 from digits.web.models import serializers as model_serializers
 from digits.web.resources.encoding import as_json
 from digits.web.services import services

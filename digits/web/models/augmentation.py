@@ -12,7 +12,7 @@ from digits.core.augmentation_preview import AugmentationPreview
 from digits.core.errors import BadRequest, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.recipe import PreviewAugmentation
-from digits.kinds.form_fields import errors_of
+from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.models.form import ModelForm

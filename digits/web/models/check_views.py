@@ -14,10 +14,10 @@ from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import request_devices
 from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
-from digits.data.pretrained_catalog import CATALOG
-from digits.kinds.form_fields import errors_of
+from digits.data.models.pretrained_catalog import CATALOG
+from digits.kinds.forms.fields import errors_of
+from digits.kinds.forms.request_fields import flag
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import flag
 from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.jobs.compute_choice import check_target
 from digits.web.models import network_lint, network_settings

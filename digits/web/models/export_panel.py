@@ -9,8 +9,8 @@ from flask import url_for
 from msgspec.structs import asdict
 
 from digits.core.model_job import ModelJob, epoch_label
-from digits.data import model_export as exports
-from digits.data.model_export import FORMATS, ModelExport, Refusal
+from digits.data.models import export as exports
+from digits.data.models.export import FORMATS, ModelExport, Refusal
 from digits.kinds import standard_networks
 from digits.kinds.views import format_number
 from digits.web.offload import in_thread

@@ -13,9 +13,9 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Export, ExportFormat
 from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
-from digits.data import model_export as exports
-from digits.data.archive import Entry, existing, stream
-from digits.data.model_export import FORMATS, ModelExport
+from digits.data.archives.writing import Entry, existing, stream
+from digits.data.models import export as exports
+from digits.data.models.export import FORMATS, ModelExport
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER
 from digits.web.jobs.access import check_owner

@@ -21,7 +21,8 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
-from digits.kinds.form_fields import (
+from digits.kinds.advice.recommendation import TRANSFORMATION_FIELDS
+from digits.kinds.forms.fields import (
     AllowedPath,
     Between,
     Binding,
@@ -39,7 +40,6 @@ from digits.kinds.form_fields import (
     select,
     whole,
 )
-from digits.kinds.recommendation import TRANSFORMATION_FIELDS
 from digits.web.models.form_fields import (
     BALANCES,
     AugmentationFields,

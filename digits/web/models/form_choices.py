@@ -11,7 +11,7 @@ from digits.core.recipe import TRANSFORMATIONS
 from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
 from digits.kinds import Kind, all_kinds
-from digits.kinds.form_fields import choices
+from digits.kinds.forms.fields import choices
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, networks
 from digits.kinds.views import views_of

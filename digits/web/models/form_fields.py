@@ -15,8 +15,8 @@ from digits.core.job import DeviceRequest
 from digits.core.model_job import DEVICE, request_devices
 from digits.core.recipe import MAX_METRIC_NAME, Augment, EarlyStopping, FineTune, Train
 from digits.core.schema import LARGEST_WHOLE, Limits
-from digits.kinds.compute_form import ComputeFields, amount
-from digits.kinds.form_fields import (
+from digits.kinds.forms.compute import ComputeFields, amount
+from digits.kinds.forms.fields import (
     MAX_LIST_CHARACTERS,
     NAME_LENGTH,
     Between,

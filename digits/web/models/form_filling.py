@@ -10,11 +10,11 @@ from wtforms.fields.choices import SelectChoice
 
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
-from digits.data.pretrained_catalog import PREFIX
-from digits.kinds.form_fields import NAME_LENGTH, choices
+from digits.data.models.pretrained_catalog import PREFIX
+from digits.kinds.advice.recommendation import facts_of, fine_tuning_any
+from digits.kinds.forms.fields import NAME_LENGTH, choices
+from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.recommendation import facts_of, fine_tuning_any
-from digits.kinds.request_fields import parse_integer
 from digits.kinds.standard_networks import every_network, network
 from digits.web.jobs.compute_choice import offer_targets
 from digits.web.models import network_settings

@@ -8,9 +8,9 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core import preflight_result as preflights
 from digits.core.model_job import request_devices
 from digits.kinds import Kind
-from digits.kinds.form_fields import errors_of
+from digits.kinds.forms.fields import errors_of
+from digits.kinds.forms.request_fields import flag, positive
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import flag, positive
 from digits.kinds.standard_networks import template
 from digits.web.jobs import serializers
 from digits.web.jobs.compute_choice import check_target, partitions_of_clusters

@@ -12,11 +12,10 @@ from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, Field
 
 from digits.core.recipe import Train
+from digits.data.models.pretrained import WeightsPlaces
+from digits.data.models.pretrained_catalog import CATALOG, PREFIX, Pretrained
 from digits.data.parallel import available_cores
-from digits.data.pretrained import WeightsPlaces
-from digits.data.pretrained_catalog import CATALOG, PREFIX, Pretrained
-from digits.kinds.jobs import DatasetJob
-from digits.kinds.recommendation import (
+from digits.kinds.advice.recommendation import (
     Facts,
     Recommendation,
     Resources,
@@ -26,8 +25,9 @@ from digits.kinds.recommendation import (
     fine_tuning_any,
     recommend,
 )
+from digits.kinds.advice.training_time import core_speed
+from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import every_network, networks
-from digits.kinds.training_time import core_speed
 from digits.runtime.devices import Device
 from digits.web.models.form import ModelForm
 from digits.web.resources.datasets import NetworkSettings, RecommendedModel

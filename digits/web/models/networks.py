@@ -10,10 +10,10 @@ from wtforms import Field
 from digits.core.errors import BadRequest, DigitsError, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data.pretrained_catalog import PREFIX
-from digits.kinds.form_fields import errors_of
+from digits.data.models.pretrained_catalog import PREFIX
+from digits.kinds.advice.recommendation import facts_of, refusal
+from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.recommendation import facts_of, refusal
 from digits.kinds.standard_networks import Network, every_network, network, networks
 from digits.kinds.views import views_of
 from digits.web.models import network_lint

@@ -15,10 +15,10 @@ from wtforms.validators import DataRequired, NumberRange, Optional
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel
-from digits.data.file_names import uploaded_name
-from digits.data.model_archive import INFO_FILE, names_of
-from digits.kinds.dataset_form import RESIZE_MODES
-from digits.kinds.form_fields import (
+from digits.data.archives.file_names import uploaded_name
+from digits.data.models.archive import INFO_FILE, names_of
+from digits.kinds.forms.dataset import RESIZE_MODES
+from digits.kinds.forms.fields import (
     NAME_LENGTH,
     AllowedPath,
     JobForm,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
-from digits.data.pretrained_catalog import CATALOG, PREFIX
+from digits.data.models.pretrained_catalog import CATALOG, PREFIX
 from digits.web.models.form import SOLVER_FIELDS
 from digits.web.models.form_fields import AUGMENTATIONS
 

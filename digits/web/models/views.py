@@ -24,9 +24,9 @@ from digits.core.events import Measured, Resumed, for_browser
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.task import EVENTS_FILE
-from digits.data.archive import existing, stream
-from digits.data.model_archive import INFO_FILE
-from digits.kinds.request_fields import whole
+from digits.data.archives.writing import existing, stream
+from digits.data.models.archive import INFO_FILE
+from digits.kinds.forms.request_fields import whole
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.models import continuing

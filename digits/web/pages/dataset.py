@@ -9,8 +9,8 @@ from flask import Blueprint, request, url_for
 from digits.core.files import UnreadableFile
 from digits.core.task import Failure
 from digits.data.manifest import Manifest, SplitRecords
-from digits.data.record_index import IndexCache
-from digits.data.record_search import Place
+from digits.data.records.index import IndexCache
+from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.datasets import health_panel

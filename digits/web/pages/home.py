@@ -15,7 +15,7 @@ from digits.core.files import check_spare_descriptors
 from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.core.status import Status
-from digits.data.sample_catalog import SAMPLES
+from digits.data.samples.catalog import SAMPLES
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.job_index import COLUMNS

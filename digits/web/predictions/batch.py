@@ -12,11 +12,12 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
-from digits.data import images, predictions
-from digits.data.predictions import BatchPrediction, Row
+from digits.data.images import images
+from digits.data.models import predictions
+from digits.data.models.predictions import BatchPrediction, Row
 from digits.kinds.decoding import SmallArray, SmallImage
+from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner

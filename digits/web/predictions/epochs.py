@@ -11,11 +11,11 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
-from digits.data.record_search import Place
+from digits.data.models import evaluation as evaluations
+from digits.data.records.search import Place
+from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models.snapshots import requested_snapshot, spread_snapshots

@@ -15,10 +15,10 @@ from werkzeug.datastructures import FileStorage
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
-from digits.data.images import FULL_BITS
+from digits.data.images.images import FULL_BITS
 from digits.kinds.decoding import ReadInput, RecordArray, StoredImage
+from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.request_fields import parse_integer
 from digits.kinds.views import InputRequest, views_of
 from digits.runtime.trash import SMALL_BYTES
 from digits.web.offload import in_thread

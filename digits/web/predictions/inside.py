@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.model_job import ModelJob, epoch_label
-from digits.kinds.request_fields import choice, whole
+from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers

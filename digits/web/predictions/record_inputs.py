@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.model_job import ModelJob
-from digits.data import predictions
 from digits.data.data_roots import Roots
-from digits.data.databases import FEATURES, is_database, is_database_file
+from digits.data.databases.folders import FEATURES, is_database, is_database_file
 from digits.data.manifest import Manifest
-from digits.data.sources import count_of
-from digits.kinds.form_fields import resolve_files
+from digits.data.models import predictions
+from digits.data.sources.plan import count_of
+from digits.kinds.forms.fields import resolve_files
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.record_inputs import Request, save, save_inputs
+from digits.kinds.predictions.record_inputs import Request, save, save_inputs
 from digits.kinds.views import InputRecord, views_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread

@@ -26,16 +26,16 @@ from digits.core.files import UnreadableFile, make_folder
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Predict
 from digits.core.snapshot_list import Snapshot
-from digits.data import predictions
+from digits.data.archives.unpacking import Limits, Unpacking, content_folder
+from digits.data.archives.zip_names import encoding_named
 from digits.data.data_roots import Roots
-from digits.data.image_lists import ImageList, walk_images
-from digits.data.path_rules import ImageTree
-from digits.data.prediction_results import TOP, PredictionResults
-from digits.data.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
-from digits.data.sources import UnusableSource, count_of, show
-from digits.data.unpacking import Limits, Unpacking, content_folder
-from digits.data.zip_names import encoding_named
-from digits.kinds.request_fields import flag
+from digits.data.images.lists import ImageList, walk_images
+from digits.data.models import predictions
+from digits.data.models.prediction_results import TOP, PredictionResults
+from digits.data.models.predictions import MAX_IMAGES, BatchPrediction, ListedImage, Problem, Row
+from digits.data.sources.path_rules import ImageTree
+from digits.data.sources.plan import UnusableSource, count_of, show
+from digits.kinds.forms.request_fields import flag
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner

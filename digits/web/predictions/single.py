@@ -17,14 +17,15 @@ from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, NotFound
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
-from digits.data import images, number_text
+from digits.data import number_text
+from digits.data.images import images
 from digits.data.numbers import parse_number
 from digits.kinds import Kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.decoding import Animation, SmallImage
+from digits.kinds.forms.request_fields import flag, whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.prediction_rendering import Prediction, check_options
-from digits.kinds.request_fields import flag, whole
+from digits.kinds.predictions.rendering import Prediction, check_options
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
@@ -231,8 +232,8 @@ def _model() -> ModelJob:
 def infer(job: ModelJob) -> tuple[dict[str, bytearray], dict[str, Any]]:
     """Return the outputs for the input of this request by name, as the JSON text of nested lists.
 
-    See `digits.data.predictions.with_outputs`. Also returns the rest of the response: ``visualizations`` if requested,
-    and the names of outputs that are ``omitted`` because they are too large, if any.
+    See `digits.data.models.predictions.with_outputs`. Also returns the rest of the response: ``visualizations`` if
+    requested, and the names of outputs that are ``omitted`` because they are too large, if any.
     """
     snapshot = requested_snapshot(job)
     item = input_of(job)

@@ -6,8 +6,8 @@ from typing import Any
 
 from flask import url_for
 
-from digits.kinds.export import formats_of
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
 
 

@@ -14,8 +14,8 @@ from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLIT_TITLES
 from digits.data.manifest import Manifest
-from digits.data.record_names import names_path
-from digits.data.record_search import (
+from digits.data.records.names import names_path
+from digits.data.records.search import (
     ALL,
     MEASURES,
     Checked,
@@ -26,9 +26,9 @@ from digits.data.record_search import (
 )
 from digits.data.targets.target import Target
 from digits.kinds import Kind
+from digits.kinds.forms.request_fields import nearest
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pending_edits import Pending
-from digits.kinds.request_fields import nearest
+from digits.kinds.versions.pending_edits import Pending
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
@@ -54,7 +54,7 @@ blueprint = Blueprint("explore", __name__)
 
 PAGE_SIZES = (10, 25, 50, 100)
 MAX_LABEL = 40
-# Descriptions of the records in `digits.data.comparison.GROUPS`.
+# Descriptions of the records in `digits.data.models.comparison.GROUPS`.
 OUTCOME_WORDS = {
     "both_right": "{first} and {second} are right",
     "fixed": "{second} is right, {first} is wrong",

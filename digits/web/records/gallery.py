@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from msgspec.structs import replace
 
 from digits.data.manifest import Manifest
-from digits.data.record_index import IndexCache
-from digits.data.record_search import Place
-from digits.data.records import Record, SplitReader
+from digits.data.records.index import IndexCache
+from digits.data.records.records import Record, SplitReader
+from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.offload import in_thread

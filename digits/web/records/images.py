@@ -12,9 +12,10 @@ from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
 from digits.core.status import Status
-from digits.data import images, records
 from digits.data import manifest as manifests
+from digits.data.images import images
 from digits.data.manifest import Manifest
+from digits.data.records import records
 from digits.data.targets.mask import Mask
 from digits.kinds.decoding import RecordLabels
 from digits.kinds.jobs import DatasetJob

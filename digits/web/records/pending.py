@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
-from digits.kinds import pending_edits
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.pending_edits import Pending
+from digits.kinds.versions import pending_edits
+from digits.kinds.versions.pending_edits import Pending
 from digits.web.offload import in_thread
 
 

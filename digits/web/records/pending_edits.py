@@ -14,10 +14,10 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.data.loose_json import InvalidJson, load
 from digits.data.manifest import Manifest
-from digits.data.sources import UnusableSource
-from digits.kinds import pending_edits
-from digits.kinds.pending_edits import Change, Place, TooManyChanges
-from digits.kinds.versions import MAX_EDITS, check_edits
+from digits.data.sources.plan import UnusableSource
+from digits.kinds.versions import pending_edits
+from digits.kinds.versions.pending_edits import Change, Place, TooManyChanges
+from digits.kinds.versions.versions import MAX_EDITS, check_edits
 from digits.web.jobs.access import check_owner
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.records.images import find_dataset, finished_manifest

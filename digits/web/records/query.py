@@ -9,10 +9,10 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.job import ID
-from digits.data.comparison import GROUPS
 from digits.data.manifest import Manifest
-from digits.data.record_search import ALL, MEASURES, Range, RecordQuery
-from digits.kinds.request_fields import flag, whole
+from digits.data.models.comparison import GROUPS
+from digits.data.records.search import ALL, MEASURES, Range, RecordQuery
+from digits.kinds.forms.request_fields import flag, whole
 from digits.kinds.views import Views
 
 MAX_TEXT = 200

@@ -14,11 +14,13 @@ from flask import Blueprint, Response, jsonify, url_for
 
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
-from digits.data import health, images, label_check, records
 from digits.data.data_roots import Roots
-from digits.data.health import Finding
+from digits.data.health import health, label_check
+from digits.data.health.health import Finding
+from digits.data.images import images
 from digits.data.manifest import Manifest
-from digits.data.record_search import ALL
+from digits.data.records import records
+from digits.data.records.search import ALL
 from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage

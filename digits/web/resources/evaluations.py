@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from digits.data.embedding_map import EmbeddingMap
-from digits.data.evaluation import Evaluation
+from digits.data.models.embedding_map import EmbeddingMap
+from digits.data.models.evaluation import Evaluation
 from digits.web.resources.tasks import TaskProgress
 
 

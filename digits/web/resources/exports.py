@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from digits.core.recipe import FileName
-from digits.data.model_export import ModelExport, Refusal
+from digits.data.models.export import ModelExport, Refusal
 from digits.web.resources.tasks import TaskProgress
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from digits.data.health import Health
-from digits.data.label_check import LabelCheck
+from digits.data.health.health import Health
+from digits.data.health.label_check import LabelCheck
 from digits.web.resources.tasks import TaskProgress
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from digits.kinds.pending_edits import Change
+from digits.kinds.versions.pending_edits import Change
 
 
 class PendingEdits(Struct):

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from digits.data.predictions import Problem
+from digits.data.models.predictions import Problem
 from digits.web.resources.tasks import TaskProgress
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from digits.data.zip_names import NameEncoding
+from digits.data.archives.zip_names import NameEncoding
 
 
 class UploadState(Struct):

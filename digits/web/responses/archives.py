@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flask import Response
 
 from digits.core.errors import BadRequest
-from digits.data.archive import MEDIA_TYPES
+from digits.data.archives.writing import MEDIA_TYPES
 from digits.web.offload import each_in_thread
 
 

@@ -20,9 +20,9 @@ from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
-from digits.data.production import ProductionModels
-from digits.data.record_index import IndexCache
-from digits.data.record_search import RecordSearch
+from digits.data.models.production import ProductionModels
+from digits.data.records.index import IndexCache
+from digits.data.records.search import RecordSearch
 from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.background_tasks import BackgroundTasks

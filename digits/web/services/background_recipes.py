@@ -9,7 +9,7 @@ from digits.core.recipe import CheckDataset, Evaluate
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import Split
 from digits.core.status import Status
-from digits.data.evaluation import name_of
+from digits.data.models.evaluation import name_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.runtime.store import Store

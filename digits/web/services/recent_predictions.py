@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from digits.core.errors import NotFound
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.predictions.rendering import Prediction
 
 MAX_PREDICTIONS = 200
 MAX_BYTES = 128 << 20

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from digits.data.prediction_results import PredictionResults
+from digits.data.models.prediction_results import PredictionResults
 from digits.web.offload import in_thread
 
 # One of 100,000 images takes a megabyte.

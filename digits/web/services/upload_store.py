@@ -3,8 +3,8 @@
 Each upload has a folder with a random name. While data arrives, the size of ``data`` is the offset at which the
 upload resumes, however the server ended. If the machine lost power, it is the last one at which the data was on disk:
 at the end of a request, and every `SYNC_BYTES` of a long one. When all data has arrived, a separate process unpacks it
-(`digits.data.unpacking`), and the folder of the result can be read like a data root. A server that starts, or whose
-disk was full, continues with the uploads whose data is complete.
+(`digits.data.archives.unpacking`), and the folder of the result can be read like a data root. A server that starts, or
+whose disk was full, continues with the uploads whose data is complete.
 
     archives/3f…/upload.json    name, owner, length, state
     archives/3f…/data           the bytes received
@@ -39,10 +39,10 @@ from digits.core import files
 from digits.core.errors import BadRequest, DigitsError, DiskFull, InUse, NotFound, StorageError, explain
 from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.settings import Settings
-from digits.data import unpacking
-from digits.data.file_names import uploaded_name
-from digits.data.unpacking import Limits, Progress, Unpacking
-from digits.data.zip_names import NameEncoding
+from digits.data.archives import unpacking
+from digits.data.archives.file_names import uploaded_name
+from digits.data.archives.unpacking import Limits, Progress, Unpacking
+from digits.data.archives.zip_names import NameEncoding
 from digits.runtime.executors.processes import boot_id
 from digits.web.offload import in_thread
 from digits.web.services.running_time import RunningTime
@@ -323,7 +323,7 @@ class UploadStore:
     def create(self, name: str, length: int, owner: str | None, encoding: str = "") -> Upload:
         """Create an upload of ``length`` bytes. Raises TooLarge, BadRequest if there are too many, or DiskFull.
 
-        ``encoding`` is one of `digits.data.zip_names`.
+        ``encoding`` is one of `digits.data.archives.zip_names`.
         """
         limit = self._settings.max_upload
         if length > limit:

@@ -15,9 +15,9 @@ from digits.core import snapshot_list
 from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
-from digits.data import production
 from digits.data.manifest import Manifest
-from digits.data.production import Production
+from digits.data.models import production
+from digits.data.models.production import Production
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.models.snapshots import snapshot_of

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.files import write_bytes
-from digits.data import images
+from digits.data.images import images
 from digits.data.manifest import MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, MEAN_JPEG_FILE
 
 MAX_UINT16_SUMMANDS = 65535 // 255

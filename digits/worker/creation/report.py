@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.splits import Split
-from digits.data.sources import Plan, Remark, Unusable
+from digits.data.sources.plan import Plan, Remark, Unusable
 
 MAX_SKIPPED_EVENTS = 1000
 PROGRESS_SECONDS = 0.25

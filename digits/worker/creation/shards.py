@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data import images, parallel, records
-from digits.data.feature_spec import FeatureShapes
-from digits.data.record_maker import RecordMaker, UnusablePart
-from digits.data.sources import ImageSource, Plan, Unusable, WiderValues, show
+from digits.data import parallel
+from digits.data.images import images
+from digits.data.records import records
+from digits.data.records.feature_spec import FeatureShapes
+from digits.data.records.maker import RecordMaker, UnusablePart
+from digits.data.sources.plan import ImageSource, Plan, Unusable, WiderValues, show
 from digits.worker.creation.mean_image import MeanSum
 from digits.worker.failure import UserFault
 

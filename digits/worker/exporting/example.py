@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from digits.core.recipe import ExportFormat
-from digits.data.image_conversion import FULL_BITS
+from digits.data.images.conversion import FULL_BITS
 from digits.kinds.network.targets import is_channels_first
 from digits.worker.exporting.exported import input_name
 from digits.worker.training.models.outputs import named, restore_structure

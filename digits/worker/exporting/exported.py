@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from digits.data.model_export import PREDICTIONS_SIGNATURE
+from digits.data.models.export import PREDICTIONS_SIGNATURE
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import MODEL_SCOPE
 from digits.worker.training.models.batches import Batches

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.splits import Split
-from digits.data.model_export import IMPORTED_IN_INT8
+from digits.data.models.export import IMPORTED_IN_INT8
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.training.models.trained import Trained

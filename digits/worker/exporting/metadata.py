@@ -11,8 +11,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from digits.data.image_conversion import FULL_BITS
-from digits.data.model_export import LABELS_FILE
+from digits.data.images.conversion import FULL_BITS
+from digits.data.models.export import LABELS_FILE
 from digits.worker.exporting.exported import Exported, input_name
 from digits.worker.training.models.trained import Trained
 

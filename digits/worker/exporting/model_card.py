@@ -22,8 +22,8 @@ from digits.core.resume_point import resume_point
 from digits.core.schedules import TITLES, Schedule
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE, TaskState
-from digits.data import evaluation as evaluations
-from digits.data.model_export import FORMATS, PREDICTIONS_SIGNATURE, ModelExport
+from digits.data.models import evaluation as evaluations
+from digits.data.models.export import FORMATS, PREDICTIONS_SIGNATURE, ModelExport
 from digits.kinds import kind_named
 from digits.worker.exporting.example import PACKAGES, runtime_of
 from digits.worker.training.models.trained import TRAIN_FOLDER, Trained

@@ -42,7 +42,7 @@ Outputs = Mapping[str, NDArray[Any]]
 
 @dataclass(frozen=True)
 class Verified:
-    """The result of a verification; see `digits.data.model_export.ModelExport`."""
+    """The result of a verification; see `digits.data.models.export.ModelExport`."""
 
     difference: float | None
     worst_output: str

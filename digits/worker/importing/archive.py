@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.files import open_plain
-from digits.data import caffe, images, model_archive
 from digits.data import manifest as manifests
 from digits.data.arrays import read_array
+from digits.data.databases import caffe
+from digits.data.images import images
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
-from digits.data.model_archive import ArchiveProblem
+from digits.data.models import archive as model_archive
+from digits.data.models.archive import ArchiveProblem
 from digits.worker.importing.description import Description, empty_dataset, text_of
 
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from digits.core.files import read_bytes
 from digits.core.recipe import Mean, ResizeMode
-from digits.data import model_archive
 from digits.data.manifest import Manifest
+from digits.data.models import archive as model_archive
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target

@@ -9,10 +9,10 @@ import numpy as np
 
 from digits.core import pretrained_files
 from digits.core import recipe as recipes
-from digits.data import model_archive
 from digits.data.manifest import LABELS_FILE
-from digits.data.model_archive import CHECKPOINT_SUFFIX
-from digits.data.model_export import CONVERSION_FILE, EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
+from digits.data.models import archive as model_archive
+from digits.data.models.archive import CHECKPOINT_SUFFIX
+from digits.data.models.export import CONVERSION_FILE, EXAMPLE_FILE, SAVED_MODEL_EXTRA_FOLDER
 from digits.worker.failure import UserFault
 from digits.worker.importing.description import Description, empty_dataset, text_of
 from digits.worker.importing.whole_model import WholeModel, is_saved_model

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from digits.core import pretrained_files
 from digits.core.files import files_below, open_plain
-from digits.data.unpacking import MAX_LEVELS
+from digits.data.archives.unpacking import MAX_LEVELS
 from digits.worker.failure import UserFault, first_line
 
 SAVED_MODEL_FILE = "saved_model.pb"

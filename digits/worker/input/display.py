@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import images
+from digits.data.images import images
 from digits.data.targets.target import Target
 from digits.worker.input.preparation import Preparation
 

@@ -29,7 +29,7 @@ from digits.core.splits import Split
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
-from digits.data.records import SplitReader
+from digits.data.records.records import SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import augment, memory, targets
 from digits.worker.input.damage import damaged_records, reporting_damage

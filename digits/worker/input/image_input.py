@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data import arrays, images
+from digits.data import arrays
+from digits.data.images import images
 from digits.data.manifest import Manifest
 from digits.worker.failure import UserFault
 

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data import images, tiles
+from digits.data.images import images, tiles
 from digits.worker.failure import UserFault
 from digits.worker.inspection.inspector import Inspector
 

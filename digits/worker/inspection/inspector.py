@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data import images, tiles
-from digits.data.tiles import Picture
+from digits.data.images import images, tiles
+from digits.data.images.tiles import Picture
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import count
 from digits.worker.training.models.trained import Trained

@@ -1,4 +1,4 @@
-"""The networks of `digits.data.pretrained_catalog`, built with keras.applications, KerasHub or code of their own."""
+"""The networks of `digits.data.models.pretrained_catalog`, built with keras.applications, KerasHub or own code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.data.pretrained_catalog import Pretrained
+from digits.data.models.pretrained_catalog import Pretrained
 from digits.worker import packages
 from digits.worker.failure import UserFault
 from digits.worker.network import efficientnet_lite

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.data.pretrained_catalog import CATALOG
+from digits.data.models.pretrained_catalog import CATALOG
 from digits.worker.failure import UserFault
 from digits.worker.network import applications
 

@@ -22,7 +22,7 @@ from digits.core.files import UnreadableFile, locked
 from digits.core.recipe import ExportFormat
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE
-from digits.data import model_export
+from digits.data.models import export as model_export
 from digits.worker.failure import UserFault
 
 NAME = re.compile(rf"({job.ID})(?:/([^/]+))?")

@@ -10,7 +10,7 @@ import keras
 import tensorflow as tf
 
 from digits.core import pretrained_files
-from digits.data.pretrained_catalog import CATALOG, Pretrained
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained
 from digits.worker import build_context
 from digits.worker.build_context import PretrainedParts
 from digits.worker.failure import UserFault, first_line

@@ -26,8 +26,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core.splits import Split
-from digits.data import images
-from digits.data.predictions import PREDICTION, with_outputs
+from digits.data.images import images
+from digits.data.models.predictions import PREDICTION, with_outputs
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds, image_input
 from digits.worker.serving import client_batch

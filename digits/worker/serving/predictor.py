@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data import images
+from digits.data.images import images
 from digits.kinds.network.targets import UnsuitableOutput, as_returned
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import image_input

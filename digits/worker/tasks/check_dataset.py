@@ -19,13 +19,15 @@ from digits.core.events import EventLog, Progressed
 from digits.core.files import UnreadableFile
 from digits.core.recipe import CheckDataset
 from digits.core.splits import SPLITS
-from digits.data import health, health_findings, parallel
 from digits.data import manifest as manifests
-from digits.data.image_statistics import SHAPE_LENGTH, STATISTICS_DTYPE, describe
+from digits.data import parallel
+from digits.data.health import findings as health_findings
+from digits.data.health import health
+from digits.data.images.statistics import SHAPE_LENGTH, STATISTICS_DTYPE, describe
 from digits.data.manifest import HEALTH_FILE, Manifest
-from digits.data.record_index import DamagedRecords
-from digits.data.records import SplitReader
-from digits.data.sources import listed
+from digits.data.records.index import DamagedRecords
+from digits.data.records.records import SplitReader
+from digits.data.sources.plan import listed
 from digits.worker.failure import UserFault
 from digits.worker.input.damage import damaged_records
 from digits.worker.tasks import background

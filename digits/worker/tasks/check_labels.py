@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
 from digits.core.splits import SPLITS, Split
-from digits.data import label_check, label_errors
-from digits.data.label_check import LabelCheck
+from digits.data.health import label_check, label_errors
+from digits.data.health.label_check import LabelCheck
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.tasks import background

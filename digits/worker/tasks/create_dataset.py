@@ -28,9 +28,8 @@ from digits.core.files import is_disk_full, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
 from digits.core.splits import SPLITS
-from digits.data import images, parallel, samples
-from digits.data.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
-from digits.data.feature_spec import FeatureShapes
+from digits.data import parallel
+from digits.data.images import images
 from digits.data.manifest import (
     FEATURES_FILE,
     LABELS_FILE,
@@ -39,8 +38,11 @@ from digits.data.manifest import (
     SplitRecords,
     remove_products,
 )
+from digits.data.records.feature_spec import FeatureShapes
 from digits.data.remote.copies import Copies
-from digits.data.sources import Plan, Unusable, UnusableSource, WiderValues, count_of, show
+from digits.data.samples import samples
+from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
+from digits.data.sources.plan import Plan, Unusable, UnusableSource, WiderValues, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.creation import mean_image
 from digits.worker.creation.report import Report

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed
 from digits.core.files import MAX_JSON_BYTES, UnreadableFile
-from digits.data import evaluation as evaluations
 from digits.data.manifest import Manifest
+from digits.data.models import evaluation as evaluations
 from digits.data.targets.target import DatasetFit
 from digits.kinds import kind_named
 from digits.kinds.network import intervals

@@ -23,9 +23,9 @@ from digits.core import recipe as recipes
 from digits.core import snapshot_list
 from digits.core.events import EventLog, Progressed, Warned
 from digits.core.files import publish_folder, remove_tree, tree_bytes, write_json
-from digits.data import image_conversion
-from digits.data import model_export as exports
-from digits.data.model_export import FORMATS, LABELS_FILE, ModelExport
+from digits.data.images import conversion as image_conversion
+from digits.data.models import export as exports
+from digits.data.models.export import FORMATS, LABELS_FILE, ModelExport
 from digits.worker import environment
 from digits.worker.exporting import (
     conversion,

@@ -24,11 +24,11 @@ from digits.core.model_job import NETWORK_FILE
 from digits.core.recipe import Augment
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE
-from digits.data import unpacking
+from digits.data.archives import unpacking
+from digits.data.archives.unpacking import ENDINGS, ArchiveError, Limits
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE
-from digits.data.model_archive import CHECKPOINT_SUFFIX, ArchiveProblem
-from digits.data.sources import UnusableSource
-from digits.data.unpacking import ENDINGS, ArchiveError, Limits
+from digits.data.models.archive import CHECKPOINT_SUFFIX, ArchiveProblem
+from digits.data.sources.plan import UnusableSource
 from digits.worker import network_loader
 from digits.worker.failure import UserFault
 from digits.worker.importing.archive import from_archive, is_archive

@@ -19,11 +19,11 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed
 from digits.core.model_job import TENSORBOARD_FOLDER
 from digits.core.splits import Split
-from digits.data import embedding_map as maps
-from digits.data import projector
 from digits.data.manifest import Manifest, SplitRecords
-from digits.data.record_index import SplitIndex
-from digits.data.records import Record, SplitReader
+from digits.data.models import embedding_map as maps
+from digits.data.models import projector
+from digits.data.records.index import SplitIndex
+from digits.data.records.records import Record, SplitReader
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds
 from digits.worker.input.damage import reporting_damage

@@ -7,8 +7,8 @@ from typing import Any
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
-from digits.data.pretrained import WeightsPlaces
-from digits.data.pretrained_catalog import CATALOG
+from digits.data.models.pretrained import WeightsPlaces
+from digits.data.models.pretrained_catalog import CATALOG
 from digits.worker.training.weights.initial_weights import obtain
 
 

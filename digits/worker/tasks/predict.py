@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
 from digits.core.files import UnreadableFile
-from digits.data import predictions
-from digits.data.images import Geometry
-from digits.data.predictions import ListedImage, Row
+from digits.data.images.images import Geometry
+from digits.data.models import predictions
+from digits.data.models.predictions import ListedImage, Row
 from digits.kinds.network.targets import as_returned
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input

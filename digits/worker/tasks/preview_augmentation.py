@@ -11,8 +11,8 @@ from digits.core import augmentation_preview
 from digits.core import recipe as recipes
 from digits.core.augmentation_preview import AugmentationPreview, Augmented, Picture
 from digits.core.events import EventLog
-from digits.data import images
-from digits.data.record_pictures import picture_of
+from digits.data.images import images
+from digits.data.records.pictures import picture_of
 from digits.worker.input import display, feeds
 from digits.worker.tasks import background
 

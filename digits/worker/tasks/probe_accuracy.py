@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog
-from digits.data.pretrained_catalog import CATALOG, Pretrained
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained
 from digits.kinds.network.intervals import wilson
 from digits.worker.failure import UserFault
 from digits.worker.input import feeds

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources import Plan
+from digits.data.sources.plan import Plan
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex

@@ -17,13 +17,13 @@ from PIL import Image
 from digits.core import events
 from digits.core.errors import DigitsError
 from digits.data import manifest
-from digits.data.images import UnusableImage
-from digits.data.sources import Plan, UnusableSource
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
-from tests.kinds.forms import Forms, create
+from tests.kinds.dataset_forms import Forms, create
 from tests.kinds.tables import Silent
 from tests.old_databases import (
     HEIGHT,

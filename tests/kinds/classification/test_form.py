@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.kinds.forms import APP, Forms, submitted
+from tests.kinds.dataset_forms import APP, Forms, submitted
 from tests.site import bars
 
 SIZE = {"resize_width": 8, "resize_height": 8}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from digits.data.images import EXTENSIONS
-from digits.data.sources import Plan, UnusableSource
+from digits.data.images.images import EXTENSIONS
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.reader import Bounds, ClassFolder, Scan
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit

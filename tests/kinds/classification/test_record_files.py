@@ -11,11 +11,11 @@ import pytest
 from PIL import Image
 
 from digits.core.errors import DigitsError
-from digits.data.images import UnusableImage
-from digits.data.sources import Plan, Unusable, UnusableSource
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import Plan, Unusable, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.tfrecord_files import colored, example, picture, prepare_tfds, ramps, write_records
 

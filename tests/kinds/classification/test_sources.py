@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from digits.data.images import UnusableImage
-from digits.data.parquet import ParquetImages
-from digits.data.sources import ImageFolder, Plan, Unusable, UnusableSource
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import ImageFolder, Plan, Unusable, UnusableSource
+from digits.data.tables.parquet import ParquetImages
 from digits.kinds.classification import listing, reader
 from digits.kinds.classification.recipe import (
     CreateClassification,

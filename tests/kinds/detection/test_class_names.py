@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.kinds.detection.class_names import find_names, read_names, read_yaml
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.recipes import read_source
-from tests.kinds.detection.test_yolo import SIZE, write
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
+from tests.kinds.detection.formats.test_yolo import SIZE, write
 from tests.kinds.tables import Silent
 
 NAMES = {0: "cat", 1: "dog"}

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from digits.worker.failure import UserFault
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site
 
 

@@ -17,10 +17,10 @@ from digits.kinds.detection.recipe import CreateDetection
 MODULE = '''
 """Corners: a file with the name of an image, the edges of a box and its class per line."""
 
-from digits.data.tables import Faults
+from digits.data.tables.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
-from digits.kinds.detection.format import Format, Source
-from digits.kinds.shapes import Rectangle, Shape
+from digits.kinds.detection.formats.format import Format, Source
+from digits.kinds.sources.shapes import Rectangle, Shape
 
 
 def _open(source: Source) -> Annotations:
@@ -46,7 +46,7 @@ from werkzeug.datastructures import MultiDict
 
 from digits.data.data_roots import Roots
 from digits.kinds.detection import form, reader, views
-from digits.kinds.detection.formats import find_format
+from digits.kinds.detection.formats.formats import find_format
 from tests.kinds.tables import Silent
 
 values = {"train_image_folder": str(folder / "images"), "train_label_folder": str(folder / "a.corners")}

@@ -11,16 +11,16 @@ import pytest
 from PIL import Image
 
 from digits.core.errors import BadRequest
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.kinds.detection import reader
-from digits.kinds.detection.formats import find_sources
+from digits.kinds.detection.formats.formats import find_sources
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.segmentation import reader as segmentation
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders
-from tests.kinds.detection import test_formats as formats
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.detection import test_tools as tools
-from tests.kinds.forms import Forms
+from tests.kinds.detection.formats import test_formats as formats
 from tests.kinds.tables import Silent
 
 LONG = "1" + 400 * "0"

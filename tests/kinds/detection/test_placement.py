@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import CreateDetection
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 
 Edges = Sequence[float]

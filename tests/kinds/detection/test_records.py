@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from digits.data.example_pb2 import Example
-from digits.data.sources import Plan, UnusableSource
+from digits.data.records.example_pb2 import Example
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxLayout
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 

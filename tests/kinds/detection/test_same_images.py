@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from digits.data.sources import UnusableSource
-from tests.kinds.forms import Forms
+from digits.data.sources.plan import UnusableSource
+from tests.kinds.dataset_forms import Forms
 
 WIDTH, HEIGHT = 40, 20
 BOX, OTHER = [2, 4, 12, 14], [20, 5, 30, 15]

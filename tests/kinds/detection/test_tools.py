@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from digits.data.sources import Plan, UnusableSource
-from tests.kinds.forms import Forms
+from digits.data.sources.plan import Plan, UnusableSource
+from tests.kinds.dataset_forms import Forms
 
 WIDTH, HEIGHT = 40, 20
 CAT, DOG = [4, 5, 24, 15], [10, 2, 30, 18]

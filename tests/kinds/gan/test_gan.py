@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data import images
-from digits.data.sources import UnusableSource
+from digits.data.images import images
+from digits.data.sources.plan import UnusableSource
 from digits.kinds.gan import reader
 from digits.kinds.gan.recipe import CreateGan
 from tests.kinds.tables import Silent

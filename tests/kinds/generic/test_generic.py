@@ -12,15 +12,15 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
-from digits.data.image_statistics import describe
-from digits.data.records import SplitReader
-from digits.data.sources import Plan, UnusableSource
+from digits.data.images.statistics import describe
+from digits.data.records.records import SplitReader
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds import BUILT_IN
 from digits.kinds.generic import reader
 from digits.kinds.generic.form import PREBUILT
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import datum, numbers, write_job, write_lmdb
 from tests.old_databases import picture as picture_of

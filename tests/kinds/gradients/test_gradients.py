@@ -12,7 +12,7 @@ from PIL import Image
 
 from digits.kinds.gradients.ramps import draw_ramp
 from digits.kinds.gradients.reader import draw_slopes
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.old_databases import datum, write_lmdb
 from tests.site import Site
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site
 
 SIZE = {"resize_width": 24, "resize_height": 24, "resize_channels": 1}

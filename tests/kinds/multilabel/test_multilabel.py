@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site
 
 LABELS = ["horizontal", "square", "vertical"]

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources import Plan, UnusableSource
-from digits.data.tables import SourceNotes
+from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.tables.tables import SourceNotes
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel
 from tests.kinds.tables import Silent, one_file, write

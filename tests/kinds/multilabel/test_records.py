@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 

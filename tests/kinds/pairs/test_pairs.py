@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest as manifests
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.old_databases import write_lmdb
 from tests.site import Site, bars
 

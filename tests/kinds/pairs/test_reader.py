@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.pairs import reader
 from digits.kinds.pairs.reader import PairSplit
 from digits.kinds.pairs.recipe import CreatePairs

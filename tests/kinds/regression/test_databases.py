@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources import Plan, UnusableSource
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import datum, numbers, picture, write_arrays, write_lmdb
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources import Plan, Remark, UnusableSource
-from digits.data.tables import MAX_TABLE_BYTES, SourceNotes
+from digits.data.sources.plan import Plan, Remark, UnusableSource
+from digits.data.tables.tables import MAX_TABLE_BYTES, SourceNotes
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
 from tests.kinds.tables import Silent, one_file, write

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources import UnusableSource
+from digits.data.sources.plan import UnusableSource
 from digits.data.targets.mask import IGNORED
+from tests.kinds.dataset_forms import Created, Forms
 from tests.kinds.detection.test_tools import (
     HEIGHT,
     PERCENT,
@@ -26,7 +27,6 @@ from tests.kinds.detection.test_tools import (
     task,
     write_labelme,
 )
-from tests.kinds.forms import Created, Forms
 from tests.kinds.segmentation.test_reader import masks
 
 SIZE = {"resize_width": WIDTH, "resize_height": HEIGHT}

@@ -12,19 +12,19 @@ import pytest
 from PIL import Image
 from pycocotools import mask as coco_masks
 
-from digits.data import images
-from digits.data.archive import stream
-from digits.data.images import Geometry
-from digits.data.record_index import IndexCache
-from digits.data.records import Record
-from digits.data.sources import Plan, UnusableSource
+from digits.data.archives.writing import stream
+from digits.data.images import images
+from digits.data.images.images import Geometry
+from digits.data.records.index import IndexCache
+from digits.data.records.records import Record
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.data.targets.mask import IGNORED, Mask
 from digits.kinds import kind_named
-from digits.kinds.export import formats_of
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders
-from tests.data.test_archive import unpacked
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from digits.kinds.versions.export import formats_of
+from tests.data.archives.test_writing import unpacked
 from tests.datasets import write_dataset
 from tests.kinds.segmentation.test_reader import masks
 from tests.kinds.tables import Silent

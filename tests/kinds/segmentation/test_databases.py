@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.databases import is_database, open_arrays
-from digits.data.images import UnusableImage
-from digits.data.sources import Plan, UnusableSource
-from digits.data.target_images import TargetImageSplit
+from digits.data.databases.folders import is_database, open_arrays
+from digits.data.images.images import UnusableImage
+from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders
-from tests.kinds.forms import Forms
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.tables import Silent
 from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb
 

@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.images import UnusableImage
-from digits.data.masks import open_mask, pixels_of
-from digits.data.sources import UnusableSource, listed
-from tests.kinds.forms import Created, Forms
+from digits.data.images.images import UnusableImage
+from digits.data.images.masks import open_mask, pixels_of
+from digits.data.sources.plan import UnusableSource, listed
+from tests.kinds.dataset_forms import Created, Forms
 
 WIDTH, HEIGHT, COUNT = 48, 32, 6
 SIZE = {"resize_width": WIDTH, "resize_height": HEIGHT, "resize_channels": 1}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from digits.data.sources import UnusableSource
-from tests.kinds.forms import Forms
+from digits.data.sources.plan import UnusableSource
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.segmentation.test_mask_values import (
     COUNT,
     HEIGHT,

@@ -11,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from digits.data.images import Geometry, UnusableImage
-from digits.data.sources import Plan, UnusableSource
+from digits.data.images.images import Geometry, UnusableImage
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.data.targets.mask import IGNORED
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageFolders
+from digits.kinds.sources.target_image_recipe import TargetImageFolders
 from tests.kinds.tables import Silent
 
 SIZE = (4, 3)

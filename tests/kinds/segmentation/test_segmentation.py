@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data import evaluation as evaluations
 from digits.data import manifest as manifests
-from digits.data.images import UnusableImage
-from digits.data.records import SplitReader
+from digits.data.images.images import UnusableImage
+from digits.data.models import evaluation as evaluations
+from digits.data.records.records import SplitReader
 from digits.kinds.decoding import Decoded, Decoder, Request
 from tests.decoders import refuse_to_decode
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site
 
 SIZE = {"resize_width": 20, "resize_height": 20, "resize_channels": 1}

@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from digits.data.images import Geometry, UnusableImage
-from digits.data.sources import Plan, UnusableSource
+from digits.data.images.images import Geometry, UnusableImage
+from digits.data.sources.plan import Plan, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
-from digits.kinds.target_image_recipe import TargetImageTable
-from tests.kinds.forms import Forms
+from digits.kinds.sources.target_image_recipe import TargetImageTable
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.segmentation.test_records import mask, scenes
 from tests.kinds.tables import Silent, write
 from tests.tfrecord_files import picture, write_records

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 
 REMEDY = "Convert them to label images (PNG), or to a COCO file with run lengths (size and counts)."
 TABLES = {

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from digits.data.sources import Plan, UnusableSource
-from digits.data.text_rows import read_rows
+from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.tables.text_rows import read_rows
 from digits.kinds.text import reader
 from digits.kinds.text.characters import DEFAULT_ALPHABET, Encoding
 from digits.kinds.text.lines import TextFile

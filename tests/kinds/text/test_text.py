@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from digits.data.manifest import SKIPPED_FILE
-from tests.kinds.forms import Forms
+from tests.kinds.dataset_forms import Forms
 from tests.site import Site
 
 WORDS = {

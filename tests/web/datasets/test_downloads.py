@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.archive import MEDIA_TYPES
-from tests.data.test_archive import unpacked
+from digits.data.archives.writing import MEDIA_TYPES
+from tests.data.archives.test_writing import unpacked
 from tests.site import Site
 from tests.web.trained import Finished
 

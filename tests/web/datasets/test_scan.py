@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec import structs
 
-from digits.data.records import masked_checksum
-from digits.kinds import coco, scanning
+from digits.data.records.records import masked_checksum
+from digits.kinds.forms import scanning
+from digits.kinds.sources import coco
 from tests.real_server import RealServer
 from tests.site import Site, bars
 from tests.tfrecord_files import example, write_records

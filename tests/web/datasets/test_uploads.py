@@ -23,7 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core.settings import Settings
-from digits.data.unpacking import Limits
+from digits.data.archives.unpacking import Limits
 from digits.web.services.upload_store import UploadStore
 from tests.failing_disk import failing_disk
 from tests.power_loss import Recording, write

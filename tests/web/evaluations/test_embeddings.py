@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from digits.core.model_job import ModelJob
-from digits.data import embedding_map as maps
+from digits.data.models import embedding_map as maps
 from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 from tests.web.trained import Finished, shared_site

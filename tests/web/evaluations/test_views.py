@@ -13,7 +13,7 @@ import pytest
 
 from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
-from digits.data import evaluation as evaluations
+from digits.data.models import evaluation as evaluations
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import ACCURACY

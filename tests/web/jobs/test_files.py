@@ -16,7 +16,7 @@ from digits.core.files import UnreadableFile, exists, is_folder, make_folder, op
 from digits.core.job import Job
 from digits.core.status import Status
 from digits.data import manifest
-from digits.data.records import Record, ShardWriter, encode_example
+from digits.data.records.records import Record, ShardWriter, encode_example
 from digits.data.targets.class_index import ClassIndex
 from tests.site import Site, open_idle_site, site_settings
 

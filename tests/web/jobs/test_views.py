@@ -9,8 +9,8 @@ import pytest
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.settings import Settings
-from digits.data import predictions
-from digits.data.predictions import BatchPrediction, ListedImage
+from digits.data.models import predictions
+from digits.data.models.predictions import BatchPrediction, ListedImage
 from digits.web.jobs import serializers
 from digits.web.predictions import runs as prediction_runs
 from digits.web.resources.jobs import Device

@@ -14,7 +14,7 @@ from PIL import Image
 from digits.core.model_job import ModelJob
 from digits.core.recipe import FineTune
 from digits.core.status import Status
-from digits.data.pretrained_catalog import CATALOG
+from digits.data.models.pretrained_catalog import CATALOG
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import every_network
 from tests.site import Site, open_site, site_settings

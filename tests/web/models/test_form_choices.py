@@ -11,7 +11,7 @@ from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.detection.recipe import CreateDetection
-from digits.kinds.form_fields import NAME_LENGTH
+from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import every_network
 from tests.site import Site

@@ -25,8 +25,8 @@ from digits.kinds.classification.recipe import (
     Tables,
     TextFiles,
 )
-from digits.kinds.dataset_form import CHANNELS, ENCODINGS, RESIZE_MODES
-from digits.kinds.form_fields import Between, bindings_of
+from digits.kinds.forms.dataset import CHANNELS, ENCODINGS, RESIZE_MODES
+from digits.kinds.forms.fields import Between, bindings_of
 from digits.web.models.form import POLICY_CHOICES, ModelForm
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from digits.core.job import DeviceRequest
-from digits.data import predictions
+from digits.data.models import predictions
 from digits.runtime.executors.executor import place
 from tests.decoders import refuse_to_decode
 from tests.site import Site, bars

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core.errors import NotFound
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.predictions.rendering import Prediction
 from digits.runtime.inference_servers import InferenceServers
 from digits.web.services.recent_predictions import Recent, RecentPredictions
 from tests.site import Site

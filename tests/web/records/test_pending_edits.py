@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from digits.kinds.pending_edits import PENDING_FILE
+from digits.kinds.versions.pending_edits import PENDING_FILE
 from tests.site import Site, bars
 from tests.web.trained import shared_site
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from digits.worker.creation import shards
 from digits.worker.input import image_input
-from tests.kinds.forms import Created, Forms
+from tests.kinds.dataset_forms import Created, Forms
 
 SIZE = {
     "resize_width": 10,

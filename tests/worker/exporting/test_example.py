@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from digits.data import image_conversion
+from digits.data.images import conversion as image_conversion
 from tests.worker.exporting.test_standard_exports import build
 
 IDENTITY = (("return 255.0 * (x + difference)", "return digits.nhwc_to_nchw(self.x + 0.0 * difference)"),)
@@ -22,7 +22,7 @@ def test_images_with_the_channels_first_are_saved(in_child: Any, tmp_path: Path)
     pixels = random.integers(0, 256, (32, 32, 3)).astype(np.uint8)
     Image.fromarray(pixels).save(tmp_path / "image.png")
     in_child(write_export, tmp_path)
-    shutil.copy(image_conversion.__file__, tmp_path)
+    shutil.copy(image_conversion.__file__, tmp_path / "image_conversion.py")
     subprocess.run([sys.executable, "-E", "-s", "example.py", "image.png"], cwd=tmp_path, check=True)
     assert np.array_equal(np.asarray(Image.open(tmp_path / "output.png")), pixels)
 

@@ -13,7 +13,7 @@ import pytest
 
 from digits.core.recipe import Augment
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
-from digits.data.model_export import FORMATS
+from digits.data.models.export import FORMATS
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet

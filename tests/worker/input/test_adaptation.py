@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.dataset_fit import fit
+from digits.data.models.dataset_fit import fit
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.mask import Mask
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
-from tests.data.test_dataset_fit import dataset
+from tests.data.models.test_dataset_fit import dataset
 
 OWN = ["cat", "dog", "owl"]
 

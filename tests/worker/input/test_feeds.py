@@ -75,7 +75,7 @@ def test_a_single_leftover_record_joins_the_last_batch(input: Any) -> None:
 def test_records_are_decoded_in_the_requested_order(
     in_child: Any, tmp_path: Path, encoding: str, budget: float
 ) -> None:
-    from digits.data import records
+    from digits.data.records import records
 
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3, encoding=encoding)
     with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:

@@ -11,7 +11,8 @@ from PIL import Image
 
 from digits.core.events import EventLog, Progressed, read
 from digits.core.recipe import CheckDataset, CreateDataset
-from digits.data import health, manifest
+from digits.data import manifest
+from digits.data.health import health
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.failure import UserFault
 from digits.worker.tasks import check_dataset, create_dataset

@@ -9,8 +9,9 @@ import numpy as np
 
 from digits.core import recipe
 from digits.core.events import Finished, Progressed
-from digits.data import label_check, manifest
-from digits.data.records import SplitReader
+from digits.data import manifest
+from digits.data.health import label_check
+from digits.data.records.records import SplitReader
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 

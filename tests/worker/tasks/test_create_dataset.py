@@ -26,10 +26,12 @@ from PIL import Image
 
 from digits.core import events
 from digits.core.recipe import CreateDataset
-from digits.data import images, manifest, records
-from digits.data.sample_catalog import SAMPLES, Sample
-from digits.data.sample_formats import LabeledImages
-from digits.data.sources import ImageFolder, Plan, SplitPlan
+from digits.data import manifest
+from digits.data.images import images
+from digits.data.records import records
+from digits.data.samples.catalog import SAMPLES, Sample
+from digits.data.samples.formats import LabeledImages
+from digits.data.sources.plan import ImageFolder, Plan, SplitPlan
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.worker.creation import report, shards

@@ -15,7 +15,8 @@ import pytest
 
 from digits.core import recipe
 from digits.core.events import Progressed
-from digits.data import evaluation, manifest
+from digits.data import manifest
+from digits.data.models import evaluation
 from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset

@@ -19,7 +19,7 @@ from PIL import Image
 
 from digits.core import recipe
 from digits.core.events import Finished, PhaseChanged, Warned, WeightsLoaded
-from digits.data import model_export
+from digits.data.models import export as model_export
 from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot

@@ -12,7 +12,8 @@ from PIL import Image
 
 from digits.core import recipe
 from digits.core.model_job import TENSORBOARD_FOLDER
-from digits.data import embedding_map, manifest, projector
+from digits.data import manifest
+from digits.data.models import embedding_map, projector
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
 

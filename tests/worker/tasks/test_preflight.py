@@ -351,7 +351,8 @@ def test_other_losses_have_no_chance_level(preflight: Any) -> None:
     ],
 )
 def test_the_image_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
-    from digits.data import manifest, records
+    from digits.data import manifest
+    from digits.data.records import records
 
     outcome = preflight(networks.LINEAR, mean=mean, shuffle=False)
     assert result(outcome)["batch"] == [{"label": label} for label in ["right", "left", "down", "up"] * 2]

@@ -14,7 +14,8 @@ import psutil
 import pytest
 
 from digits.core import events
-from digits.data import manifest, records
+from digits.data import manifest
+from digits.data.records import records
 from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
 from tests.kinds import small_sources

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from wtforms import Form
 
 from digits.data.targets.palette import css_color, distinct_color
-from digits.kinds import prediction_rendering
-from digits.kinds.prediction_rendering import Prediction, as_numbers
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction, as_numbers
 
 DETECTION = "image-object-detection"
 

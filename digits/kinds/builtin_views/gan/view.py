@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from wtforms import Form, SelectField, StringField
 from wtforms.validators import Optional
 
-from digits.data import images
 from digits.data.arrays import read_array
 from digits.data.data_roots import FileType
+from digits.data.images import images
 from digits.data.numbers import parse_number
-from digits.kinds import prediction_rendering
 from digits.kinds.builtin_views.gan.celeba import ATTRIBUTES
-from digits.kinds.form_fields import AllowedPath, choices
-from digits.kinds.prediction_rendering import Prediction, as_numbers, bad_option
+from digits.kinds.forms.fields import AllowedPath, choices
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction, as_numbers, bad_option
 
 FRAME_MILLISECONDS = 120
 MAX_ATTRIBUTES = 1000

@@ -8,9 +8,9 @@ import numpy as np
 from wtforms import Form, IntegerField, SelectField
 from wtforms.validators import NumberRange
 
-from digits.kinds import prediction_rendering
-from digits.kinds.form_fields import choices
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.forms.fields import choices
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction
 
 COLORS = {"red": "#e02424", "green": "#1a9850", "blue": "#2b6cb0"}
 MAX_SIZE = 1000

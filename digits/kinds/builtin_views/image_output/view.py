@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from wtforms import Form, SelectField
 
-from digits.data import images
-from digits.kinds import prediction_rendering
-from digits.kinds.form_fields import choices
-from digits.kinds.prediction_rendering import Prediction, as_numbers, bad_option
+from digits.data.images import images
+from digits.kinds.forms.fields import choices
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction, as_numbers, bad_option
 
 _CHANNELS = (1, 3)
 _MIN_SIDE = 2

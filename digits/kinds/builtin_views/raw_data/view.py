@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from wtforms import Form
 
-from digits.kinds import prediction_rendering
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction
 
 MAX_VALUES = 200
 # Of the copies from which statistics are computed.

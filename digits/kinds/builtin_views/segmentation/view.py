@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from wtforms import Form, SelectField
 
-from digits.data.images import as_image, data_uri, encode_image
+from digits.data.images.images import as_image, data_uri, encode_image
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
 from digits.data.targets.palette import css_color
-from digits.kinds import prediction_rendering
-from digits.kinds.form_fields import choices
-from digits.kinds.prediction_rendering import Prediction, as_numbers
+from digits.kinds.forms.fields import choices
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction, as_numbers
 
 # Larger masks are drawn at this size, in pixels.
 MAX_SIDE = 512

@@ -7,8 +7,8 @@ from typing import Any
 from wtforms import Form, IntegerField
 from wtforms.validators import NumberRange
 
-from digits.kinds import prediction_rendering
-from digits.kinds.prediction_rendering import Prediction
+from digits.kinds.predictions import rendering as prediction_rendering
+from digits.kinds.predictions.rendering import Prediction
 from digits.kinds.text.characters import Encoding
 
 MAX_CLASSES = 1000

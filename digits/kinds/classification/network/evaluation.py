@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from digits.data import label_errors
+from digits.data.health import label_errors
 from digits.kinds.network import evaluation
 from digits.kinds.network.curves import class_scores, curves
 from digits.kinds.network.evaluation import SplitResults

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.box_matching import count_detections
 from digits.data.targets.palette import css_color
 from digits.kinds.network import targets

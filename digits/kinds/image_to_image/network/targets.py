@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data import images
-from digits.data.images import Geometry
+from digits.data.images import images
+from digits.data.images.images import Geometry
 from digits.kinds.network import targets
 from digits.kinds.network.targets import LossLabels, select_output
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from PIL import Image
 
-from digits.data.images import Geometry, data_uri
+from digits.data.images.images import Geometry, data_uri
 from digits.data.targets.mask import IGNORED, draw_mask
 from digits.data.targets.palette import css_color
 from digits.kinds.network import targets

@@ -20,7 +20,7 @@ from digits.core import recipe as recipes
 from digits.core import schema
 from digits.core.events import EventLog, Measured, PhaseChanged, Progressed, Warned
 from digits.core.resume_point import ResumePoint, resume_point
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.kinds import kind_named
 from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault

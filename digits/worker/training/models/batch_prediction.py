@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data import dataset_fit
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.manifest import Manifest
+from digits.data.models import dataset_fit
 from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault

@@ -10,7 +10,8 @@ import tensorflow as tf
 from msgspec import Meta, Struct
 from numpy.typing import NDArray
 
-from digits.data import images, latent
+from digits.data.images import images
+from digits.data.models import latent
 from digits.worker.failure import UserFault
 from digits.worker.network.inference import generated_images
 from digits.worker.training.models.trained import Trained
@@ -27,7 +28,7 @@ Side = Annotated[int, Meta(ge=1, le=MAX_SIDE)]
 
 
 class Grid(Struct, frozen=True):
-    """A grid of images to generate; see `digits.data.latent.draw_vectors`.
+    """A grid of images to generate; see `digits.data.models.latent.draw_vectors`.
 
     ``with_images`` also returns each image; ``with_values`` returns their pixels as nested lists instead.
     """

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Warned
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.worker.failure import UserFault
 from digits.worker.gang.gang import ALONE, Gang
 from digits.worker.gang.share import Share, bounds

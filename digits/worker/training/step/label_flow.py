@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.sources import count_of
+from digits.data.sources.plan import count_of
 from digits.worker.network.network import operations_behind
 from digits.worker.training.step import activations, numerics
 

@@ -20,7 +20,7 @@ from digits.core.files import UnreadableFile
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.core.snapshot_list import Snapshot, best_of, choose_metric
-from digits.data.production import ProductionModels
+from digits.data.models.production import ProductionModels
 from digits.worker import stopping
 from digits.worker.failure import UserFault
 from digits.worker.training.weights import snapshots

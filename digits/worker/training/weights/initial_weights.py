@@ -8,9 +8,9 @@ from pathlib import Path
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval, Warned, WeightsLoaded
-from digits.data import pretrained
-from digits.data.pretrained import WeightsPlaces
-from digits.data.pretrained_catalog import CATALOG, PREFIX, Pretrained
+from digits.data.models import pretrained
+from digits.data.models.pretrained import WeightsPlaces
+from digits.data.models.pretrained_catalog import CATALOG, PREFIX, Pretrained
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import VariableStore
 from digits.worker.training.weights import restore

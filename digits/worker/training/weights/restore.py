@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.pretrained_catalog import CATALOG, Pretrained, with_files
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained, with_files
 from digits.worker.failure import UserFault, first_line
 from digits.worker.network import applications
 from digits.worker.network.variables import MODEL_SCOPE

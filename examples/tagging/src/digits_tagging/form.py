@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from wtforms.validators import DataRequired
 
-from digits.kinds.dataset_form import SharesForm
-from digits.kinds.form_fields import AllowedPath, text_field
+from digits.kinds.forms.dataset import SharesForm
+from digits.kinds.forms.fields import AllowedPath, text_field
 from digits_tagging.recipe import Recipe
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from digits.data.sources import (
+from digits.data.sources.plan import (
     ImageFolder,
     Plan,
     Progress,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from digits.data.shares import CreateWithShares
+from digits.data.sources.shares import CreateWithShares
 
 
 class Recipe(CreateWithShares, kw_only=True):

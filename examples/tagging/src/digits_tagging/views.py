@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from digits.data.manifest import Manifest
-from digits.data.records import Record
+from digits.data.records.records import Record
 from digits.kinds import views
 from digits_tagging.recipe import Recipe
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 PROGRAM = """
 import numpy as np, tensorflow as tf
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.boxes import Boxes
 from digits.kinds.detection.network.metrics import Metrics, mean_average_precision
 from digits.kinds.detection.network.targets import Targets

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np, tensorflow as tf
 from PIL import Image
 import digits.networks
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.target_image import TargetImage
 from digits.kinds.image_to_image.network.metrics import Metrics
 from digits.kinds.image_to_image.network.targets import Targets

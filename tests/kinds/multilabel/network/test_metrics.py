@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 PROGRAM = """
 import numpy as np, tensorflow as tf
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.label_set import LabelSet
 from digits.kinds.multilabel.network.metrics import Metrics, average_precision
 from digits.kinds.multilabel.network.targets import Targets

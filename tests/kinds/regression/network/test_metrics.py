@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 PROGRAM = """
 import json, numpy as np, tensorflow as tf
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.numbers import Numbers
 from digits.kinds.regression.network.metrics import Metrics
 from digits.kinds.regression.network.targets import Targets

@@ -8,7 +8,7 @@ PROGRAM = """
 import base64, io
 import numpy as np, tensorflow as tf
 from PIL import Image
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.data.targets.mask import Mask
 from digits.kinds.segmentation.network.metrics import Metrics
 from digits.kinds.segmentation.network.targets import Targets

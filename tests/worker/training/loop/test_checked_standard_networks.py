@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from digits.core import events
-from digits.data import images, manifest, records
+from digits.data import manifest
+from digits.data.images import images
+from digits.data.records import records
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet

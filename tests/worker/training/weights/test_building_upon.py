@@ -120,7 +120,7 @@ def _predict(job_folder: Path, image: Path) -> Any:
 
 
 def network_image(folder: Path) -> Path:
-    from digits.data import images
+    from digits.data.images import images
     from tests.worker.conftest import gradient
 
     path = folder / "right.png"

@@ -12,8 +12,8 @@ from digits.core import snapshot_list
 from digits.core.events import BestSnapshotChanged, EventLog, Finished, Measured, Removed, Saved
 from digits.core.recipe import EarlyStopping
 from digits.core.task import EVENTS_FILE
-from digits.data import production
-from digits.data.production import Production, ProductionModels
+from digits.data.models import production
+from digits.data.models.production import Production, ProductionModels
 from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.views import Metric
 from tests.worker import networks

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from digits.core.events import Progressed, Warned, WeightsLoaded
-from digits.data import pretrained_catalog
-from digits.data.downloads import checksum_of
-from digits.data.pretrained_catalog import Pretrained, WeightsFile
+from digits.data.models import pretrained_catalog
+from digits.data.models.pretrained_catalog import Pretrained, WeightsFile
+from digits.data.samples.downloads import checksum_of
 from tests.worker import networks
 from tests.worker.conftest import snapshot
 

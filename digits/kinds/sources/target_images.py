@@ -1,0 +1,151 @@
+"""Datasets whose source is images with a target image each: the plan of the splits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from digits.data.databases.folders import is_database, open_arrays
+from digits.data.images.lists import ImageList, list_images
+from digits.data.sources.plan import (
+    ImageFolder,
+    ImageSource,
+    Progress,
+    UnusableSource,
+    choose,
+    listed,
+    show,
+    shuffle,
+)
+from digits.data.sources.target_images import Matches, TargetImageSplit, match
+from digits.data.tables.tables import Faults, SourceNotes
+from digits.kinds.sources.split_lists import divide
+from digits.kinds.sources.target_image_recipe import CreateWithTargetImages, TargetImageFolders
+from digits.kinds.sources.target_image_records import plan_records
+from digits.kinds.sources.target_image_tables import plan_table
+
+
+@dataclass(frozen=True)
+class FoundTargetImages:
+    """The images with targets in the ``folders`` of a split. ``faults`` are annotations that are skipped."""
+
+    folders: TargetImageFolders
+    matches: Matches
+    lists: list[ImageList]
+    faults: list[Faults] = field(default_factory=list, kw_only=True)
+
+    @cached_property
+    def images(self) -> ImageSource:
+        """The source of the images."""
+        return _open_source(Path(self.folders.images))
+
+    @cached_property
+    def target_images(self) -> ImageSource:
+        """The source of the target images, which may be the images themselves."""
+        return _open_source(Path(self.folders.targets)) if self.folders.has_targets else self.images
+
+    def remarks(self, target: str) -> list[str]:
+        """Return warnings about files that are not used; ``target`` is the word for a target image."""
+        return [*(remark for item in self.lists for remark in item.remarks()), *self.matches.remarks(target)]
+
+    def need(self, target: str) -> None:
+        """Raise UnusableSource unless an image has a target."""
+        images, *targets = self.lists
+        for item in self.lists:
+            item.need_images()
+        if self.matches.unclear:
+            raise UnusableSource(
+                f"Each image has several {target}s: {listed(self.matches.unclear)}.",
+                "Keep one of them. Masks of classes can be in a folder for each class.",
+            )
+        if not self.matches.names:
+            raise UnusableSource(
+                f"No {target} has the same name as an image.",
+                f"The first image is {show(images.files[0])}, the first {target} {show(targets[0].files[0])}: "
+                "their names must be the same except for the ending, and for a prefix or suffix such as _mask that is "
+                "the same for all.",
+            )
+
+
+Pair = Callable[[TargetImageFolders, list[ImageList]], FoundTargetImages]
+
+
+def list_database(path: Path) -> ImageList:
+    """Return the names of the images of a database; raises UnusableSource."""
+    database = open_arrays(path)
+    try:
+        return ImageList(path, database.names())
+    finally:
+        database.close()
+
+
+def _open_source(path: Path) -> ImageSource:
+    return open_arrays(path) if is_database(path) else ImageFolder(path)
+
+
+def pair_lists(folders: TargetImageFolders, lists: list[ImageList]) -> FoundTargetImages:
+    """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
+    images, *targets = lists
+    if targets:
+        matches = match(images.files, targets[0].files)
+    else:
+        matches = Matches([(name, name) for name in images.files], [], [], [])
+    return FoundTargetImages(folders, matches, lists)
+
+
+def find_target_images(
+    folders: TargetImageFolders, progress: Progress, pair: Pair = pair_lists
+) -> FoundTargetImages:
+    """List the folders of a split, and ``pair`` their files; raises UnusableSource."""
+    lists = []
+    for path, other in folders.each():
+        name = show(str(path))
+        progress.reading(f"Reading {name}")
+        report = _reporter(progress, name)
+        lists.append(list_database(path) if is_database(path) else list_images(path, report, other))
+    return pair(folders, lists)
+
+
+def plan_splits(
+    recipe: CreateWithTargetImages,
+    progress: Progress,
+    notes: SourceNotes,
+    find: Callable[[TargetImageFolders, Progress], FoundTargetImages] = find_target_images,
+) -> dict[str, TargetImageSplit]:
+    """Return the splits of ``recipe``, with the names of the target images as targets.
+
+    ``find`` returns the images and targets of the folders of a split. Skipped rows, records and annotations are added
+    to ``notes``. Raises UnusableSource.
+    """
+    if recipe.records is not None:
+        return plan_records(recipe, progress, notes)
+    if recipe.table is not None:
+        return plan_table(recipe, progress, notes)
+    lists = recipe.lists.but(recipe.folders())
+    shares = recipe.shares([*recipe.folders(), *lists])
+    splits: dict[str, TargetImageSplit] = {}
+    for name, folders in recipe.folders().items():
+        images = find(folders, progress)
+        for faults in images.faults:
+            notes.unusable += faults.collect(recipe.max_unusable_percent, name)
+        images.need(recipe.target_word)
+        notes.warnings += [*filter(None, [images.matches.note]), *images.remarks(recipe.target_word)]
+        target_of = dict(images.matches.names)
+        files = choose(target_of, recipe.seed, "pairs", name)
+        targets = [target_of[file] for file in files]
+        splits[name] = TargetImageSplit(images.images, files, targets, target_images=images.target_images)
+    if lists and recipe.train is not None:
+        whole, root = splits["train"], Path(os.path.realpath(recipe.train.images))
+        places = divide(lists, root, whole.files, notes.warnings)
+        splits |= {name: whole.take(chosen) for name, chosen in places.items()}
+    splits = shares.divide(splits, [range(len(splits["train"]))])
+    for name, split in splits.items():
+        shuffle(split, recipe.seed, name)
+    return splits
+
+
+def _reporter(progress: Progress, name: str) -> Callable[[int], None]:
+    return lambda files: progress.reading(f"Reading {name}: {files:,} images")
