@@ -71,8 +71,8 @@ def extended(tmp_path: Path) -> Path:
     """A folder with the package of the kind and one more format, and with annotations in it."""
     package = tmp_path / "detection"
     shutil.copytree(Path(digits.kinds.detection.__path__[0]), package)
-    (package / "corners.py").write_text(MODULE)
-    table = package / "formats.py"
+    (package / "formats" / "corners.py").write_text(MODULE)
+    table = package / "formats" / "formats.py"
     text = table.read_text()
     assert text.count("    coco,\n") == text.count("        coco.FORMAT,\n") == 1
     text = text.replace("    coco,\n", "    coco,\n    corners,\n")
