@@ -42,7 +42,8 @@ def convolution(net, filters, size, name, stride=1, padding="same", groups=1):
 
 
 def normalize(net):
-    """Local response normalization over five adjacent channels."""
+    """Local response normalization over five adjacent channels, which GPUs only support in float32."""
+    net = tf.cast(net, tf.float32)
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=2, alpha=0.0001, beta=0.75)
 
 

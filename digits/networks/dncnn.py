@@ -28,7 +28,7 @@ class UserModel(Tower):
         difference = layers.Conv2D(
             self.input_shape[2], 3, padding="same", kernel_initializer="zeros", name="difference"
         )(net)
-        return 255.0 * (x + difference)
+        return 255.0 * (x + tf.cast(difference, x.dtype))
 
     @model_property
     def loss(self):

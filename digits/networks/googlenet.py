@@ -40,8 +40,9 @@ def pool(net):
 
 def normalize(net):
     """Local response normalization over five channels. TensorFlow's alpha is per channel, the usual one for all
-    five.
+    five. GPUs only support float32.
     """
+    net = tf.cast(net, tf.float32)
     return tf.nn.local_response_normalization(net, depth_radius=2, bias=1, alpha=0.0001 / 5, beta=0.75)
 
 

@@ -56,7 +56,7 @@ class UserModel(Tower):
         for _ in range(2):
             height, width, channels = net.shape[1:]
             rows = tf.reshape(net, [-1, height, 1, width * channels])
-            rows = layers.AveragePooling2D((size, 1), 1, padding="same")(rows)
+            rows = layers.AveragePooling2D((size, 1), 1, padding="same", dtype="float32")(rows)
             net = tf.transpose(tf.reshape(rows, [-1, height, width, channels]), [0, 2, 1, 3])
         return net
 
@@ -66,13 +66,11 @@ class UserModel(Tower):
         maps = tf.reshape(layers.Conv2D(16, 1, name="places")(net), [-1, height * width, 16])
         weights = tf.nn.softmax(tf.cast(maps, tf.float32), axis=1)
         down, across = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
-        return tf.concat(
-            [
-                tf.reduce_sum(weights * position.reshape(1, -1, 1).astype(np.float32), axis=1)
-                for position in (down, across)
-            ],
-            axis=1,
-        )
+        means = [
+            tf.reduce_sum(weights * position.reshape(1, -1, 1).astype(np.float32), axis=1)
+            for position in (down, across)
+        ]
+        return tf.cast(tf.concat(means, axis=1), net.dtype)
 
     def convolution(self, net, filters, name, strides=1):
         net = layers.Conv2D(

@@ -34,7 +34,7 @@ class UserModel(Tower):
             # Upsample, and add the details of the features with this resolution.
             finer = passed.pop()
             name = f"up{len(passed) + 1}"
-            net = tf.image.resize(net, finer.shape[1:3])
+            net = tf.cast(tf.image.resize(net, finer.shape[1:3]), finer.dtype)
             net = tf.concat([net, self.convolution(finer, filters, f"{name}_skip", 1)], axis=3)
             net = self.convolution(net, filters, name, 3)
         scores = layers.Conv2D(max(2, self.nclasses or 0), 1, name="scores")(net)

@@ -39,8 +39,6 @@ class BuildContext:
     - ``tower``: the tower whose properties are being computed (`digits.worker.network.tower.Tower`), or None.
     - ``accessed``: collects those of ``y`` and ``is_inference`` that the tower's code reads, or None.
     - ``global_step``: returns the variable with the number of the training step, or None outside of a build.
-    - ``compute_dtype``: the dtype in which a mixed-precision network computes, float32 for its loss; None for a
-      network in float32 (see `digits.worker.precision.autocast_variable`).
     - ``keras_path``: the path of the Keras variable that is being created, such as ``conv2d_1/kernel``, or "".
     - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
@@ -55,7 +53,6 @@ class BuildContext:
     tower: Any = None
     accessed: set[str] | None = None
     global_step: Callable[[], Any] | None = None
-    compute_dtype: Any = None
     keras_path: str = ""
     targets: Any = None
     trunk: Container[str] = ()

@@ -290,8 +290,8 @@ _HINTS = {
 _HINTS_BY_WORDS = {
     "'dict_keys' object is not subscriptable": "Write list(d.keys()): dicts return no lists in Python 3.",
     "float16": (
-        "In half precision self.x is float16 or bfloat16: cast what is not float32, "
-        "tf.cast(value, self.x.dtype), or train in float32."
+        "In half precision, Keras layers return float16 or bfloat16: cast what meets their output, "
+        "tf.cast(value, output.dtype), or train in float32."
     ),
     "must feed a value for placeholder": (
         "Nothing feeds a placeholder: take self.x, self.y or self.is_training, or give it a value "

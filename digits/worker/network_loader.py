@@ -52,11 +52,7 @@ def load(
 
     ``metrics`` are those of the dataset's kind. Raises SyntaxError, UserFault, or whatever its text raises.
     """
-    try:
-        # Not through a link: errors show lines of the text.
-        text = read_bytes(path, MAX_NETWORK_BYTES).decode("utf-8-sig", "replace")
-    except UnreadableFile as error:
-        raise UserFault(f"The network cannot be read: {error}.") from error
+    text = read(path)
     folder = path.absolute().parent
     dataset = dataset and dataset.absolute()
     with record_outside_variables() as own, build_context.extend(folder=folder, dataset=dataset):
@@ -64,6 +60,15 @@ def load(
     if not hasattr(tower_class, "target"):
         tower_class.target = target  # type: ignore[attr-defined]
     return Network(tower_class, shape, target, metrics or Metrics(target), folder, dataset, own=own)
+
+
+def read(path: Path) -> str:
+    """Return the text of a network; raises UserFault if it cannot be read."""
+    try:
+        # Not through a link: errors show lines of the text.
+        return read_bytes(path, MAX_NETWORK_BYTES).decode("utf-8-sig", "replace")
+    except UnreadableFile as error:
+        raise UserFault(f"The network cannot be read: {error}.") from error
 
 
 class _Source:

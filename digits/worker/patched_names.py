@@ -16,27 +16,6 @@ from typing import Any, NamedTuple
 # What the worker needs names for, and the names by their modules or classes: ``owner: name name(signature)``, without a
 # signature if it does not matter. Those after a plus are added. ``tf_slim.*`` are all modules of tf_slim.
 REGISTER = {
-    "Operations that mix float32 and half precision compute in one of them.": """
-        tensorflow.python.framework.op_def_library: _apply_op_helper(op_type_name, name=..., **keywords)
-            apply_op(op_type_name, name=..., **keywords)
-        tensorflow.python.framework.op_def_registry: get(name)
-        tensorflow.python.framework.kernels: get_registered_kernels_for_op(name)
-        tensorflow.core.framework.types_pb2: DT_FLOAT DT_RESOURCE
-        tensorflow.python.framework.tensor.Tensor: __tf_tensor__(self, dtype=..., name=...)
-        tensorflow.python.ops.resource_variable_ops: get_eager_safe_handle_data(handle)
-        tensorflow.python.ops.resource_variable_ops.BaseResourceVariable: _dense_var_to_tensor
-        tensorflow.python.ops.resource_variable_ops.ResourceVariable: assign assign_add assign_sub
-        tensorflow.python.ops.math_ops: _truediv_python3(x, y, name=...) _div_python2(x, y, name=...) matmul
-        tensorflow.python.ops.nn_ops: _dropout
-        tensorflow.python.ops.array_ops: _autopacking_helper(list_or_tuple, dtype, name)
-        tensorflow.python.ops.tensor_array_ops.TensorArray: write(self, index, value, name=...)
-            unstack(self, value, name=...) scatter(self, indices, value, name=...)
-            split(self, value, lengths, name=...)
-        tensorflow.python.ops.cond_v2: _check_same_outputs(op_type, graphs)
-        tensorflow.python.ops.while_v2: _check_inputs_outputs_types_match(body_graph, flattened_loop_vars)
-        tensorflow.python.ops.check_ops: _assert_same_base_type(items, expected_type=...)
-        tensorflow.python.ops.rnn: _infer_state_dtype(explicit_dtype, state)
-    """,
     "Random numbers depend on the seed and the step, so that a resumed training draws the same.": """
         tensorflow.python.ops.gen_random_ops: random_uniform(shape, dtype, seed=..., seed2=..., name=...)
             random_uniform_int(shape, minval, maxval, seed=..., seed2=..., name=...)
@@ -106,7 +85,7 @@ REGISTER = {
     "tf_slim and tf.layers run on TensorFlow 2: modules that lack names, collections, sizes computed by NumPy.": """
         tf_slim.*: ops framework_ops control_flow_ops array_ops variable_scope six normalization_layers
             nn
-        tensorflow.python.ops: control_flow_ops nn variable_scope
+        tensorflow.python.ops: array_ops control_flow_ops nn variable_scope
         tf_slim.layers.layers: _add_variable_to_collections(variable, collections_set, collections_name)
         tf_slim.layers.utils: two_element_tuple(int_or_tuple)
         tf_slim.ops.variables: add_model_variable(var)

@@ -118,6 +118,15 @@ return layers.Dense(self.nclasses)(x)
     head="import tensorflow as tf",
 )
 
+KERAS_LINEAR = classifier(
+    """
+dense = keras.layers.Dense(self.nclasses, kernel_initializer=keras.initializers.Constant(START), name='fc',
+                           kernel_regularizer=keras.regularizers.L2(DECAY))
+return dense(keras.layers.Flatten()(self.x) * SCALE)
+""",
+    head="START, DECAY, SCALE = 0.0, 0.0, 0.01",
+)
+
 TF_LAYERS = classifier(
     """
 x = tf.layers.conv2d(inputs=self.x * 0.01, filters=4, kernel_size=3, activation=tf.nn.relu, name='first')

@@ -490,6 +490,15 @@ def test_the_siamese_network_learns_to_match_pairs(in_child):
         ("regression", (16, 16, 1), "regression"),
         ("multilabel", (16, 16, 1), "multilabel"),
         ("siamese", (28, 28, 2), "siamese"),
+        *(
+            pytest.param(name, (64, 64, 3), usual, marks=pytest.mark.nightly)
+            for name, usual in [
+                ("segmenter", "unet"),
+                ("segmenter_resnet50", "unet"),
+                ("detector", "detector"),
+                ("fpn", "detector"),
+            ]
+        ),
     ],
 )
 def test_losses_are_in_float32_under_mixed_precision(in_child, name, shape, usual):
@@ -507,12 +516,13 @@ def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list
     usual_policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network_loader.load(FOLDER / f"{name}.py", shape, target_for(usual, np.eye(2)))
-    store = VariableStore(empty=True, compute_type=tf.bfloat16)
+    store = VariableStore(empty=True)
     labels = {
         "unet": ([None, *shape[:2]], tf.int64),
         "dncnn": ([None, *shape], tf.float32),
         "regression": ([None, 2], tf.float32),
         "multilabel": ([None, 2], tf.float32),
+        "detector": ([None, 3, 5], tf.float32),
     }
     types: list[str] = []
 

@@ -30,7 +30,6 @@ from digits.worker.compat import (
 )
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.network import api, functional_models, fused_norm, loading, summaries, tower
-from digits.worker.precision import autocast, full_precision
 
 v1 = tf.compat.v1
 
@@ -86,22 +85,18 @@ def tensorflow() -> CompatModule:
         v1,
         tf,
         **compat_ops.top(),
-        py_func=full_precision.in_float32(v1.py_func),  # calls Python with NumPy arrays, which are float32
-        **_match_dtypes(v1),
         layers=slim_patches.layer_functions(),
         summary=CompatModule("tensorflow.summary", summaries.SummaryFunctions()),
         nn=_nn(),
         contrib=_contrib(slim),
-        losses=CompatModule(
-            "tensorflow.losses", v1.losses, tf.losses, **full_precision.functions_in_float32(v1.losses)
-        ),
+        losses=CompatModule("tensorflow.losses", v1.losses, tf.losses),
         app=CompatModule("tensorflow.app", v1.app),
         data=CompatModule("tensorflow.data", v1.data, tf.data),
         train=CompatModule("tensorflow.train", v1.train, tf.train, **compat_ops.train(), **loading.train()),
         image=CompatModule("tensorflow.image", v1.image, tf.image, **compat_ops.image()),
-        math=CompatModule("tensorflow.math", v1.math, tf.math, **_match_dtypes(v1.math)),
+        math=CompatModule("tensorflow.math", v1.math, tf.math),
         random=CompatModule("tensorflow.random", v1.random, tf.random),
-        linalg=CompatModule("tensorflow.linalg", v1.linalg, tf.linalg, **_match_dtypes(v1.linalg)),
+        linalg=CompatModule("tensorflow.linalg", v1.linalg, tf.linalg),
         signal=CompatModule("tensorflow.signal", v1.signal, tf.signal),
         saved_model=CompatModule(
             "tensorflow.saved_model", v1.saved_model, tf.saved_model, load=loading.saved_model
@@ -113,34 +108,8 @@ def tensorflow() -> CompatModule:
     return compat_tf
 
 
-# Functions that check the dtypes of their inputs themselves.
-_DTYPE_CHECKED = ("matmul", "one_hot")
-
-
-def _match_dtypes(module: Any) -> dict[str, Any]:
-    names = (name for name in _DTYPE_CHECKED if hasattr(module, name))
-    return {name: autocast.match_dtypes(getattr(module, name)) for name in names}
-
-
-# Losses below ``tf.nn``, which half precision would make inaccurate.
-_LOSSES = (
-    "softmax_cross_entropy_with_logits",
-    "softmax_cross_entropy_with_logits_v2",
-    "sparse_softmax_cross_entropy_with_logits",
-    "sigmoid_cross_entropy_with_logits",
-    "weighted_cross_entropy_with_logits",
-    "l2_loss",
-)
-
-# Operations whose GPU kernels support float32 only.
-_FLOAT32_ONLY = ("lrn", "local_response_normalization")
-
-
 def _nn() -> CompatModule:
-    own = {**{name: getattr(v1.nn, name) for name in (*_LOSSES, *_FLOAT32_ONLY)}, **compat_ops.nn()}
-    own.update({name: full_precision.in_float32(own[name]) for name in _LOSSES})
-    own.update({name: full_precision.through_float32(own[name]) for name in _FLOAT32_ONLY})
-    return CompatModule("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **own)
+    return CompatModule("tensorflow.nn", v1.nn, tf.nn, rnn_cell=_rnn_cell(), **compat_ops.nn())
 
 
 def _rnn_cell() -> CompatModule:
@@ -157,22 +126,15 @@ def _contrib(slim: types.ModuleType) -> CompatModule:
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
         "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
         "slim": _slim(slim, nets),
-        "losses": _losses(slim),
+        "losses": _Contrib("tensorflow.contrib.losses", slim.losses),
     }
     return CompatModule("tensorflow.contrib", **names)
-
-
-@functools.cache
-def _losses(slim: types.ModuleType) -> CompatModule:
-    in_full = full_precision.functions_in_float32(slim.losses)
-    return _Contrib("tensorflow.contrib.losses", slim.losses, **in_full)
 
 
 def _slim(slim: types.ModuleType, nets: types.ModuleType) -> CompatModule:
     # Networks also import the nets by contrib's internal path.
     own = {
         "nets": nets,
-        "losses": _losses(slim),
         "get_or_create_global_step": compat_ops.global_step,
         "get_global_step": compat_ops.global_step,
         **loading.framework(),

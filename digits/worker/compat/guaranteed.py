@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-
 # By module: names that work as in TensorFlow 1, including their names for variables.
 GUARANTEED = {
     "tf": (
@@ -73,62 +71,6 @@ GUARANTEED = {
     ),
     "slim.nets": "alexnet inception overfeat resnet_v1 resnet_v2 vgg",
 }
-
-
-# Modules that contain guaranteed names under other paths, and names for programs, which compute nothing.
-_SAME = {
-    "tensorflow": "tf", "tf.compat.v1": "tf", "tf.math": "tf", "tf.linalg": "tf", "tf.dtypes": "tf",
-    "tf.contrib.slim": "slim", "tf.contrib.slim.losses": "slim.losses", "tf.contrib.losses": "slim.losses",
-}  # fmt: skip
-_OTHERS = (
-    "tf.keras",
-    "tf.logging",
-    "tf.compat.v1.logging",
-    "tf.summary",
-    "slim.nets",
-    "tf.contrib.slim.nets",
-)
-# The number of functions without half precision that a warning lists.
-MAX_LISTED = 5
-
-
-def is_guaranteed(name: str) -> bool:
-    """Return whether a network can rely on ``name``, such as ``tf.nn.relu``."""
-    module, _, last = name.rpartition(".")
-    if any(f"{name}.".startswith(f"{other}.") for other in _OTHERS):
-        return True
-    modules = {module, _SAME.get(module, module)} | ({"tf.nn"} if module == "tf.math" else set())
-    return any(last in GUARANTEED.get(each, "").split() for each in modules)
-
-
-def calls_beyond(tree: ast.AST) -> dict[str, int]:
-    """Return the functions of TensorFlow that a network calls although they are not guaranteed, with their lines."""
-    calls: dict[str, int] = {}
-    for node in ast.walk(tree):
-        name = _dotted(node.func) if isinstance(node, ast.Call) else ""
-        if name.startswith(("tf.", "tensorflow.", "slim.")) and not is_guaranteed(name):
-            calls.setdefault(name, node.lineno)  # type: ignore[attr-defined]
-    return calls
-
-
-def precision_warning(tree: ast.AST | None) -> str:
-    """Return the warning for a network that computes in half precision where that is not available, or ""."""
-    calls = calls_beyond(tree) if tree else {}
-    if not calls:
-        return ""
-    listed = ", ".join(f"{name} (line {line})" for name, line in list(calls.items())[:MAX_LISTED])
-    return (
-        "Half precision is guaranteed for Keras and the functions that the documentation lists. The network also calls "
-        f"{listed}{', …' if len(calls) > MAX_LISTED else ''}: if they fail or the loss differs, train in float32."
-    )
-
-
-def _dotted(node: ast.expr) -> str:
-    """Return ``tf.nn.relu`` for an expression like this; empty for others."""
-    if isinstance(node, ast.Name):
-        return node.id
-    inner = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
-    return f"{inner}.{node.attr}" if inner and isinstance(node, ast.Attribute) else ""
 
 
 def names_table() -> str:

@@ -29,7 +29,6 @@ from tensorflow.python.ops import array_ops, control_flow_ops, nn, variable_scop
 
 from digits.worker.network import batch_statistics
 from digits.worker.patched_names import install as patch
-from digits.worker.precision import autocast_variable
 
 _REGULARIZED = ("__digits_regularized_variables__",)
 
@@ -347,7 +346,6 @@ def _add_once(collection: str, variable: Any) -> None:
 def _once_per_variable(handle: Any) -> Any:
     @functools.wraps(handle)
     def handle_once(self: Any, name: str, variable: Any, regularizer: Any) -> None:
-        variable = autocast_variable.plain(variable)
         known = ops.get_default_graph().get_collection_ref(_REGULARIZED)
         if not any(seen is variable for seen in known):
             known.append(variable)

@@ -37,9 +37,7 @@ def _is_in(item: Any, container: Any) -> Any:
         return item in container
     if not _is_tensor(item):
         return any(other == item for other in container if not _is_tensor(other))
-    # In half precision, a network holds views of its variables.
-    wanted = getattr(item, "master", item)
-    return any(getattr(other, "master", other) is wanted for other in container)
+    return any(other is item for other in container)
 
 
 def _is_tensor(value: Any) -> bool:

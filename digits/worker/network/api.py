@@ -22,8 +22,8 @@ from digits.worker.network.detection import decode_boxes as decode_boxes
 from digits.worker.network.detection import detection_loss as detection_loss
 from digits.worker.network.efficientnet_lite import EfficientNetLite0 as EfficientNetLite0
 from digits.worker.network.feature_maps import feature_maps as feature_maps
+from digits.worker.network.full_precision import to_float32
 from digits.worker.network.pretrained import pretrained as pretrained
-from digits.worker.precision import full_precision
 
 STAGE_TRAIN = tower.TRAIN
 STAGE_VAL = tower.VALIDATION
@@ -66,7 +66,7 @@ def scale_output(pred: Any) -> Any:
     target = _target()
     if not isinstance(target, Numbers) or not target.std:
         return pred
-    return tf.constant(target.mean, tf.float32) + _std(target) * full_precision.to_float32(pred)
+    return tf.constant(target.mean, tf.float32) + _std(target) * to_float32(pred)
 
 
 def classification_loss(pred: Any, y: Any) -> tf.Tensor:
@@ -77,7 +77,7 @@ def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     there are fewer logits than classes.
     """
     _check_outputs(pred)
-    pred = full_precision.to_float32(pred)
+    pred = to_float32(pred)
     return targets.mean_loss(pred, y)
 
 
@@ -89,7 +89,7 @@ def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:
 
 def classification_accuracy_top_n(pred: Any, y: Any, n: int) -> tf.Tensor:
     """Return the fraction of records whose label is among the ``n`` largest logits, 0 to 1."""
-    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=full_precision.to_float32(pred), k=n)
+    hits = tf.math.in_top_k(targets=tf.cast(y, tf.int64), predictions=to_float32(pred), k=n)
     return tf.reduce_mean(tf.cast(hits, tf.float32), name=f"accuracy_top_{n}")
 
 
@@ -125,7 +125,7 @@ def dice_loss(pred: Any, y: Any) -> tf.Tensor:
 
 def mse_loss(lhs: Any, rhs: Any) -> tf.Tensor:
     """Return the mean squared difference of two tensors of the same shape."""
-    lhs, rhs = _of_one_type(full_precision.to_float32(lhs), full_precision.to_float32(rhs))
+    lhs, rhs = _of_one_type(to_float32(lhs), to_float32(rhs))
     return tf.reduce_mean(tf.square(lhs - rhs), name="mse")
 
 
@@ -137,10 +137,10 @@ def constrastive_loss(lhs: Any, rhs: Any, y: Any = None, margin: float = 1.0) ->
     Reduction by Learning an Invariant Mapping", 2006.
     """
     if y is None:
-        distances, y = full_precision.to_float32(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
+        distances, y = to_float32(tf.reshape(lhs, [-1])), tf.reshape(rhs, [-1])
         squared = tf.square(distances)
     else:
-        squared = tf.reduce_sum(tf.square(full_precision.to_float32(lhs) - full_precision.to_float32(rhs)), 1)
+        squared = tf.reduce_sum(tf.square(to_float32(lhs) - to_float32(rhs)), 1)
         distances = tf.sqrt(squared + 1e-6)
     apart = tf.square(tf.maximum(margin - distances, 0))
     together = tf.cast(y, squared.dtype)
@@ -185,7 +185,7 @@ def get_available_gpus() -> list[str]:
 
 def _pixels(pred: Any, y: Any) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Return the logits, the classes [N, H, W], and the weights of the pixels: 0 for those without a class."""
-    logits = full_precision.to_float32(pred)
+    logits = to_float32(pred)
     classes = tf.reshape(tf.cast(y, tf.int64), tf.shape(logits)[:-1])
     counted = (classes >= 0) & (classes < tf.shape(logits, tf.int64)[-1])
     return logits, tf.where(counted, classes, 0), tf.cast(counted, logits.dtype)
@@ -204,14 +204,14 @@ def _target() -> Target:
 
 
 def _label_loss(target: Target, pred: Any, y: Any) -> tf.Tensor:
-    logits = full_precision.to_float32(pred)
+    logits = to_float32(pred)
     return tf.reduce_mean(
         tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits), name="cross_entropy"
     )
 
 
 def _squared_error(target: Target, pred: Any, y: Any) -> tf.Tensor:
-    return mse_loss(full_precision.to_float32(pred) / _std(target), y / _std(target))
+    return mse_loss(to_float32(pred) / _std(target), y / _std(target))
 
 
 def _refuse_boxes(target: Target, pred: Any, y: Any) -> tf.Tensor:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from digits.data.targets.box_matching import IGNORED_BOX, count_detections
 from digits.worker import build_context
-from digits.worker.precision import full_precision
+from digits.worker.network.full_precision import to_float32
 
 # The cells that predict an object are at most this far from its center, in cells or as a fraction of its size.
 _RADIUS_CELLS = 1.5
@@ -39,7 +39,7 @@ def detection_loss(scores: Any, edges: Any, y: Any, stride: float) -> tf.Tensor:
     the quality focal loss of the scores per cell that predicts an object, plus twice the mean generalized IoU loss
     (H. Rezatofighi et al., 2019) of the objects, which is the mean of that of their cells.
     """
-    scores, edges = full_precision.to_float32(scores), full_precision.to_float32(edges)
+    scores, edges = to_float32(scores), to_float32(edges)
     boxes, classes = tf.cast(y[..., :4], tf.float32) / stride, tf.cast(y[..., 4], tf.int32)
     rows, columns, count = tf.shape(scores)[1], tf.shape(scores)[2], tf.shape(scores)[3]
     index = assign_cells(boxes, classes >= 0, rows, columns)
@@ -67,7 +67,7 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int | None = Non
     than 0.6, only the one with the highest score. Rows after the last detection have the score 0.
     """
     count = count or count_detections(_most_objects())
-    probabilities = tf.sigmoid(full_precision.to_float32(scores))
+    probabilities = tf.sigmoid(to_float32(scores))
     peaks = tf.nn.max_pool2d(probabilities, 3, 1, "SAME")
     probabilities = tf.where(probabilities >= peaks, probabilities, 0.0)
     shape, candidates = tf.shape(probabilities), min(_CANDIDATES * count, count + _MAX_REPEATED)
@@ -76,7 +76,7 @@ def decode_boxes(scores: Any, edges: Any, stride: float, count: int | None = Non
     flat = tf.pad(flat, [[0, 0], [0, tf.maximum(candidates - tf.shape(flat)[1], 0)]])
     best, places = tf.math.top_k(flat, candidates)
     cells = tf.minimum(places // shape[3], shape[1] * shape[2] - 1)
-    boxes = tf.reshape(_as_boxes(full_precision.to_float32(edges)), [shape[0], -1, 4])
+    boxes = tf.reshape(_as_boxes(to_float32(edges)), [shape[0], -1, 4])
     boxes = tf.gather(boxes, cells, batch_dims=1) * stride
     classes = tf.cast(places % shape[3], tf.float32)
     best, kept = tf.math.top_k(tf.where(_are_repeated(boxes, classes), 0.0, best), count)

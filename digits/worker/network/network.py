@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -18,8 +19,8 @@ from digits.kinds.network.metrics import Metrics
 from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import functional_models, layer_calls, summaries, tensor_names, tower
+from digits.worker.network.full_precision import to_float32
 from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
-from digits.worker.precision import autocast_variable, full_precision
 
 # Prefix of the statistics among the metrics, from which the kind's metrics are computed.
 _STATISTIC = "statistic/"
@@ -94,7 +95,7 @@ class Network:
             self.building(None, step),
         ):
             built = self.tower_class(
-                full_precision.to_compute_dtype(x, store.compute_type),
+                x,
                 y,
                 list(self.shape),
                 self.target.outputs,
@@ -103,7 +104,7 @@ class Network:
             )
             with self.building(built, step, self.accessed):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):
-                    output = _in_float32(built, x, self._output(built))
+                    output = _in_float32(built, self._output(built))
                 if stage == tower.INFERENCE:
                     return Built(built, output, calls, [], None, {}, [])
                 network = _with_losses(built, output, calls, store)
@@ -188,13 +189,13 @@ def _property(built: Any, name: str) -> Any:
     return value
 
 
-def _in_float32(built: Any, x: tf.Tensor, output: Any) -> Any:
-    """Cast the output, the input and all tensors that the network keeps in ``self`` to float32, for the loss."""
-    if built.x is None or built.x.dtype == x.dtype:
+def _in_float32(built: Any, output: Any) -> Any:
+    """Cast half-precision tensors, the output and those that the network keeps in ``self``, to float32 for the loss."""
+    if keras.config.dtype_policy().compute_dtype == "float32":
         return output
     for name, value in list(vars(built).items()):
-        setattr(built, name, full_precision.to_float32(value))
-    built.x, output = x, full_precision.to_float32(output)
+        setattr(built, name, to_float32(value))
+    output = to_float32(output)
     setattr(built, tower.cache_name("inference"), output)
     return output
 
@@ -203,13 +204,7 @@ def _with_losses(built: Any, output: Any, calls: layer_calls.Calls, store: Varia
     model_scope = tf.compat.v1.variable_scope(
         MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE, auxiliary_name_scope=False
     )
-    # Variables that the loss creates are float32 too.
-    variables = (
-        autocast_variable.variables_for(tf.float32)
-        if autocast_variable.is_low()
-        else contextlib.nullcontext()
-    )
-    with model_scope, tf.name_scope(LOSS_SCOPE), variables:
+    with model_scope, tf.name_scope(LOSS_SCOPE):
         returned = _property(built, "loss")
     objectives = _objectives(returned, store, calls.frozen_variables())
     _check_saved(objectives, store)

@@ -26,7 +26,6 @@ from tensorflow.python.util.object_identity import ObjectIdentityDictionary
 from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.patched_names import replace
-from digits.worker.precision import autocast, autocast_variable
 from digits.worker.randomness import streams
 
 MODEL_SCOPE = "model"
@@ -88,19 +87,13 @@ class VariableStore:
 
     A locked store creates no more variables: a trace that requests a new one gets a UserFault, because that
     variable would never be trained. With ``empty``, variables have shapes but no values, which is faster.
-    Variables named in ``frozen`` are not trainable. Variables are on ``device``; networks compute with them in
-    ``compute_type``. ``local`` contains the variables of single stages, such as counters, by name. ``trunk`` contains
-    the names of the variables of pretrained layers, whose batch normalization uses its moving averages.
-    ``pretrained`` collects the pretrained models that the network requests.
+    Variables named in ``frozen`` are not trainable. Variables are on ``device``. ``local`` contains the variables of
+    single stages, such as counters, by name. ``trunk`` contains the names of the variables of pretrained layers, whose
+    batch normalization uses its moving averages. ``pretrained`` collects the pretrained models that the network
+    requests.
     """
 
-    def __init__(
-        self,
-        empty: bool = False,
-        frozen: Container[str] = (),
-        device: str = "",
-        compute_type: tf.DType = tf.float32,
-    ) -> None:
+    def __init__(self, empty: bool = False, frozen: Container[str] = (), device: str = "") -> None:
         self._variables: dict[str, tf.Variable] = {}
         self.local: dict[str, tf.Variable] = {}
         self._counters: dict[str, _Counter] = {}
@@ -110,7 +103,6 @@ class VariableStore:
         self._locked_for = ""
         self._make = _make_empty if empty else _make
         self._device = device
-        self.compute_type = compute_type
         self._copies: dict[str, VariableCopies] = {}
 
     @property
@@ -166,11 +158,7 @@ class VariableStore:
             tf.variable_creator_scope(creator),
             build_context.extend(trunk=self.trunk, pretrained=self.pretrained),
         ):
-            if self.compute_type == tf.float32:
-                yield
-                return
-            with autocast.casting(self.compute_type), autocast_variable.variables_for(self.compute_type):
-                yield
+            yield
 
     @contextmanager
     def continue_trace(self) -> Iterator[None]:
@@ -218,7 +206,7 @@ class VariableCopies(VariableStore):
     """
 
     def __init__(self, originals: VariableStore, device: str) -> None:
-        super().__init__(device=device, compute_type=originals.compute_type)
+        super().__init__(device=device)
         self._originals, self.local = originals, originals.local
 
     def refresh(self) -> None:
@@ -250,9 +238,7 @@ class VariableCopies(VariableStore):
 
 
 def plain(variable: Any) -> tf.Variable:
-    """The TensorFlow variable behind a Keras variable or an `AutocastVariable`; others are returned unchanged."""
-    if isinstance(variable, autocast_variable.AutocastVariable):
-        return variable.master
+    """The TensorFlow variable behind a Keras variable; others are returned unchanged."""
     return variable if isinstance(variable, tf.Variable) else variable.value
 
 
@@ -304,8 +290,7 @@ class _Creator:
             variable = self._store.get_or_create(name, kwargs)
         _check_shape(name, variable, kwargs)
         remember(self._graph, variable, kwargs.get("collections"))
-        # Keras layers cast their variables themselves.
-        return variable if build_context.current().keras_path else autocast_variable.view(variable)
+        return variable
 
 
 def _creators_of(graph: tf.Graph) -> list[_Creator]:

@@ -72,7 +72,7 @@ def _of_predictions(resources: Resources, steps: Steps, x: tf.Tensor) -> Iterato
             first, again = predict(x), predict(x)
         except tf.errors.OpError:
             return  # a network for a certain batch size
-        inexact = _INEXACT if resources.config.compute_type != tf.float32 or _has_gpu() else 1
+        inexact = _INEXACT if resources.config.precision != "float32" or _has_gpu() else 1
         if _differ(targets, first, again, _REPEATED * inexact):
             line = _first_difference(shown.build, x, (x, x))
             yield (

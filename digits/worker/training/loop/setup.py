@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -22,8 +23,8 @@ from digits.core.recipe import Solver
 from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.core.splits import Split
 from digits.data.manifest import Manifest
-from digits.worker import network_loader, user_text
-from digits.worker.compat import guaranteed
+from digits.worker import network_loader
+from digits.worker.compat.half_precision import reason_for_float32
 from digits.worker.failure import UserFault, describe, in_a_sentence
 from digits.worker.input import feeds
 from digits.worker.input.preparation import Chunk, Preparation
@@ -109,12 +110,10 @@ class Resources:
         self, recipe: recipes.Train, job_folder: Path, events: EventLog, config: DeviceConfig, seed: int
     ) -> None:
         self.recipe, self.job_folder, self.events = recipe, job_folder, events
-        self.config, self.seed = config, seed
+        self.config, self.seed = _in_possible_precision(config, job_folder / recipe.network, events), seed
         self.data, self.weights = _load_data(recipe, config, events), InitialWeights(recipe, events)
         self.frozen = restore.Frozen(self.weights.path, recipe.freeze)
-        self.store = VariableStore(
-            frozen=self.frozen, device=config.weights_device, compute_type=config.compute_type
-        )
+        self.store = VariableStore(frozen=self.frozen, device=config.weights_device)
         self.optimizer = Optimizer(recipe.solver)
         self.head_optimizer = Optimizer(Solver(type="ADAM"), f"{STATE_SCOPE}/head")
         self.randomness = Randomness(seed)
@@ -165,6 +164,15 @@ class Resources:
         """Return the training step of a ``phase``; with ``measures_labels``, see `StepOptions`."""
         options = StepOptions(phase, self.seed, config, measures_labels, self.measures_updates)
         return TrainingStep(net, self.store, self.data.preparation, self.randomness, options)
+
+
+def _in_possible_precision(config: DeviceConfig, network: Path, events: EventLog) -> DeviceConfig:
+    """Set Keras' dtype policy to the precision of ``config``, or to float32 for a ``network`` that needs it."""
+    if config.precision != "float32" and (reason := reason_for_float32(network_loader.read(network))):
+        events.append(Warned(reason))
+        config = dataclasses.replace(config, precision="float32")
+    keras.config.set_dtype_policy(config.precision)
+    return config
 
 
 def _load_data(recipe: recipes.Train, config: DeviceConfig, events: EventLog) -> TrainingData:
@@ -253,8 +261,6 @@ def build(
     if head_steps:
         phases.append(Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0))
     warn = _warn_once(resources.events)
-    if config.precision != "float32" and (message := guaranteed.precision_warning(user_text.tree())):
-        warn(message)
     with _checked_numerics(recipe):
         functions = [
             StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)

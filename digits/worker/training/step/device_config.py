@@ -8,7 +8,6 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import keras
 import tensorflow as tf
 
 from digits.core import recipe as recipes
@@ -18,11 +17,6 @@ from digits.worker.failure import UserFault
 from digits.worker.gang.gang import ALONE, Gang
 from digits.worker.gang.share import Share, bounds
 
-PRECISIONS: dict[recipes.Precision, tf.DType] = {
-    "float32": tf.float32,
-    "mixed_float16": tf.float16,
-    "mixed_bfloat16": tf.bfloat16,
-}
 # Overrides the number of threads of an operation.
 _THREADS_VARIABLE = "TF_NUM_INTRAOP_THREADS"
 _GPUS_VARIABLE = "CUDA_VISIBLE_DEVICES"
@@ -34,8 +28,8 @@ class DeviceConfig:
     """How the steps of a training run.
 
     ``devices`` are TensorFlow's device names; the weights are on ``weights_device``, or the first device if it is
-    empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is a key of
-    `PRECISIONS`. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch,
+    empty. A step consists of ``batches`` batches of ``batch_size`` records. ``precision`` is
+    Keras' dtype policy. ``compiled`` steps are compiled by XLA. The workers of ``gang`` share each batch,
     and average their gradients in each step, or their weights after ``averaging_interval`` steps if that is above 1.
     With ``synchronized_batch_norm``, they normalize by the records of all workers.
     """
@@ -58,14 +52,9 @@ class DeviceConfig:
         return Share(first * self.batches, last * self.batches, self.batch_size * self.batches, blends)
 
     @property
-    def compute_type(self) -> tf.DType:
-        """The dtype in which the network computes; its weights are always float32."""
-        return PRECISIONS[self.precision]
-
-    @property
     def scales_loss(self) -> bool:
         """Whether the loss must be scaled, because small gradients underflow in this precision."""
-        return self.compute_type == tf.float16
+        return self.precision == "mixed_float16"
 
     def supported_by(self, tower: Any) -> DeviceConfig:
         """This configuration, on one device if ``tower`` sets disableAutoDataParallelism.
@@ -98,7 +87,7 @@ def check_division(size: int, workers: int) -> None:
 
 
 def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[str]]:
-    """Configure TensorFlow for the devices and the precision of ``recipe``, and for this worker of ``gang``.
+    """Configure TensorFlow for the devices of ``recipe``, and for this worker of ``gang``.
 
     Returns the configuration of the steps and the driver's indexes or UUIDs of the GPUs in use. Must be called before
     TensorFlow runs any operation. Raises UserFault for unknown settings.
@@ -109,7 +98,6 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
     if gang.neighbors > 1 and not gpus and not os.environ.get(_THREADS_VARIABLE):
         cores = len(os.sched_getaffinity(0))
         tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // gang.neighbors))
-    keras.config.set_dtype_policy(recipe.precision)
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
     devices = devices[: size // gang.workers]  # every device computes at least one record
     if recipe.synchronized_batch_norm and len(devices) > 1:

@@ -24,7 +24,6 @@ from digits.worker.network import tower
 from digits.worker.network.network import Built, Network, Objective
 from digits.worker.network.summaries import Recorded
 from digits.worker.network.variables import VariableStore, plain_name
-from digits.worker.precision import autocast
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.step import label_flow, micro_batches
 from digits.worker.training.step.device_config import DeviceConfig
@@ -218,10 +217,8 @@ class TrainingStep:
             flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
-        with autocast.casting(self._store.compute_type):
-            row = tf.stack(list(metrics.values()))
-            scale = self._loss_scale.value if self._loss_scale else None
-            return Part(row, gradients_of(built, scale), built, flow)
+        scale = self._loss_scale.value if self._loss_scale else None
+        return Part(tf.stack(list(metrics.values())), gradients_of(built, scale), built, flow)
 
     def _update_weights(
         self, part: Part, rate: tf.Tensor, number: tf.Tensor, is_extended: bool

@@ -166,7 +166,7 @@ def test_resumes_exactly_with(
     settings: dict[str, Any],
 ) -> None:
     settings = {**SETTINGS, **settings}
-    network = networks.LINEAR
+    network = networks.KERAS_LINEAR if "precision" in settings else networks.LINEAR
     uninterrupted = train(network, name="uninterrupted", **settings)
     assert np.isfinite(uninterrupted.values("train", "loss")).all()
     outcome, kills = killed_at_random_moments(
