@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from digits.core import events, schema
+from digits.core.schema import Integer
 
 MAX_CHART_POINTS = 4000
 MAX_SPARKLINE_POINTS = 60
@@ -34,13 +35,13 @@ class Series(Struct):
     memory. With more than about a hundred metrics, only the first ones keep their extremes.
     """
 
-    steps: list[int] = field(default_factory=list)
+    steps: list[Integer] = field(default_factory=list)
     epochs: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     values: dict[str, list[float | None]] = field(default_factory=dict)
-    places: list[int] = field(default_factory=list)
-    first_steps: dict[str, int] = field(default_factory=dict)
-    bucket: int = 1
+    places: list[Integer] = field(default_factory=list)
+    first_steps: dict[str, Integer] = field(default_factory=dict)
+    bucket: Integer = 1
 
     def add(self, event: events.Measured, seconds: float = 0.0) -> None:
         if self.steps and self.steps[-1] >= event.step:

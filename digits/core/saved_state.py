@@ -7,17 +7,15 @@ written by another version or does not match the log, it is ignored and the log 
 from __future__ import annotations
 
 import hashlib
-import math
-from array import array
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from digits import __version__
 from digits.core import files, schema
 from digits.core.files import UnreadableFile, open_plain, read_bytes
-from digits.core.metrics import Metrics, Series
+from digits.core.metrics import Metrics
 from digits.core.schema import Count
 from digits.core.task import EVENTS_FILE, Task, TaskState
 
@@ -33,31 +31,16 @@ class _File(Struct):
     saved: msgspec.Raw
 
 
-class _Series(Struct):
-    """A `Series` with packed numbers, which decode much faster than JSON. Missing values are NaN."""
-
-    steps: bytes
-    epochs: bytes
-    seconds: bytes
-    values: dict[str, bytes]
-    places: bytes
-    first_steps: dict[str, Count]
-    bucket: Count
-
-
 class _Saved(Struct):
     """The contents of ``state.json``.
 
-    ``state`` is a `TaskState` without the rows of its metrics, ``run`` the run of the task. ``tail`` identifies the
-    log up to the cursor.
+    ``run`` is the run of the task, and ``tail`` identifies the log up to the cursor.
     """
 
     version: str
     run: Count
     tail: str
-    state: msgspec.Raw
-    train: _Series
-    val: _Series
+    state: TaskState
 
 
 def save(task: Task, folder: Path) -> None:
@@ -67,17 +50,9 @@ def save(task: Task, folder: Path) -> None:
     """
     state = task.state
     task.saved_cursor = state.cursor
-    encoded = msgspec.json.encode(msgspec.structs.replace(state, metrics=Metrics(clock=state.metrics.clock)))
-    if len(encoded) > MAX_STATE_BYTES:
+    if len(msgspec.json.encode(structs.replace(state, metrics=Metrics()))) > MAX_STATE_BYTES:
         return
-    saved = _Saved(
-        version=__version__,
-        run=task.run,
-        tail=_tail(folder / EVENTS_FILE, state.cursor),
-        state=msgspec.Raw(encoded),
-        train=_pack(state.metrics.train),
-        val=_pack(state.metrics.val),
-    )
+    saved = _Saved(__version__, task.run, _tail(folder / EVENTS_FILE, state.cursor), state)
     body = msgspec.json.encode(saved)
     data = msgspec.json.encode(_File(hashlib.sha256(body).hexdigest(), msgspec.Raw(body)))
     if not files.is_folder(folder, below=folder.parent):
@@ -103,9 +78,7 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
     if file.sha256 != hashlib.sha256(body).hexdigest():
         raise ValueError("does not match its checksum")
     saved = schema.decode(body, _Saved)
-    if len(saved.state) > MAX_STATE_BYTES:
-        raise ValueError("is too large")
-    state = schema.decode(bytes(saved.state), TaskState)
+    state = saved.state
     if saved.version != __version__ or saved.tail != _tail(log, state.cursor):
         raise ValueError("was written by another version or for another log")
     if saved.run != task.run:
@@ -113,7 +86,8 @@ def _load(data: bytes, task: Task, log: Path) -> TaskState:
         if state.is_finished or state.cursor > task.log_start:
             raise ValueError("belongs to another run")
         state.failure = None
-    state.metrics = Metrics(_unpack(saved.train), _unpack(saved.val), state.metrics.clock)
+    if not (state.metrics.train.is_valid() and state.metrics.val.is_valid()):
+        raise ValueError("has inconsistent columns")
     return state
 
 
@@ -126,44 +100,3 @@ def _tail(log: Path, cursor: int) -> str:
     if len(data) < cursor - begin:
         raise ValueError("the log is shorter")
     return hashlib.sha256(data).hexdigest()
-
-
-def _pack(series: Series) -> _Series:
-    return _Series(
-        array("q", series.steps).tobytes(),
-        array("d", series.epochs).tobytes(),
-        array("d", series.seconds).tobytes(),
-        {
-            name: array("d", [math.nan if value is None else value for value in column]).tobytes()
-            for name, column in series.values.items()
-        },
-        array("q", series.places).tobytes(),
-        series.first_steps,
-        series.bucket,
-    )
-
-
-def _unpack(packed: _Series) -> Series:
-    """Unpack a series. Raises ValueError for inconsistent columns."""
-    series = Series(
-        array("q", packed.steps).tolist(),
-        _finite(packed.epochs),
-        _finite(packed.seconds),
-        {
-            name: [value if math.isfinite(value) else None for value in array("d", column)]
-            for name, column in packed.values.items()
-        },
-        array("q", packed.places).tolist(),
-        packed.first_steps,
-        packed.bucket,
-    )
-    if not series.is_valid():
-        raise ValueError("has inconsistent columns")
-    return series
-
-
-def _finite(data: bytes) -> list[float]:
-    numbers = array("d", data).tolist()
-    if not all(map(math.isfinite, numbers)):
-        raise ValueError("has an epoch or time that is not finite")
-    return numbers
