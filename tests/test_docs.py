@@ -15,7 +15,7 @@ from digits.core.settings import settings_page
 from digits.data.images.images import ENCODINGS, RESIZE_MODES
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE, MEAN_IMAGE_FILE, SKIPPED_FILE
-from digits.kinds.forms import summary as source_summary
+from digits.kinds.forms import previews
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.kinds.text.characters import MAX_CHARACTERS
 from digits.runtime import request_batches as queue
@@ -78,7 +78,7 @@ _IMAGES, _BODY = (f"{limit // 10**6} MB" for limit in (bodies.MAX_IMAGE_BYTES, b
         ("security.md", f"After the first {http.BODY_SECONDS:.0f} s"),
         (
             "datasets.md",
-            f"after {source_summary.MAX_SECONDS:.0f} seconds or {source_summary.MAX_FILES:,} files",
+            f"after {previews.MAX_SECONDS:.0f} seconds or {previews.MAX_FILES:,} files",
         ),
         ("text.md", f"An alphabet has at most {MAX_CHARACTERS} characters"),
     ],

@@ -16,13 +16,13 @@ from digits.core.remote import RemotePolicy
 from digits.data.data_roots import Roots
 from digits.data.manifest import Manifest, load
 from digits.data.records.records import Record, SplitReader
-from digits.data.sources.plan import Plan
+from digits.data.sources.plan import Plan, Progress
 from digits.kinds import kind_named
 from digits.kinds.forms.dataset import ImageDatasetForm
+from digits.kinds.forms.previews import summarize
 from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.recipes import read_source
 from digits.worker.tasks import create_dataset
-from tests.kinds.tables import Silent
 
 APP = flask.Flask(__name__)
 
@@ -52,7 +52,7 @@ class Forms:
     def summary(self, **fields: Any) -> SourceSummary:
         """Return the last summary of the source."""
         with APP.app_context():
-            *_, last = self.form(**fields).scan_source()
+            last = summarize(self.form(**fields))
         assert last.finished
         return last
 
@@ -67,7 +67,7 @@ class Forms:
 
     def plan(self, **fields: Any) -> Plan:
         """Return the plan of the dataset that a form describes; raises UnusableSource."""
-        return read_source(self.filled(**fields)[1], Silent())
+        return read_source(self.filled(**fields)[1], Progress())
 
     def create(self, **fields: Any) -> Created:
         """Create a dataset, whose clone must have the same recipe; raises UserFault."""

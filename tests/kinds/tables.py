@@ -7,14 +7,6 @@ from pathlib import Path
 from digits.kinds.sources.tables import SplitTable
 
 
-class Silent:
-    """Ignores the progress of a reader."""
-
-    def reading(self, what: str) -> None: ...
-
-    def downloaded(self, fraction: float, what: str) -> None: ...
-
-
 def write(folder: Path, text: str | bytes, name: str = "table.csv") -> Path:
     """Write a table and return its path."""
     path = folder / name

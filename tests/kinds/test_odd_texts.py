@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import Progress, UnusableSource
 from digits.kinds.recipes import read_source
 from tests.kinds import small_sources
-from tests.kinds.tables import Silent
 
 TEXTS = (".txt", ".csv", ".json", ".jsonl", ".xml", ".yaml")
 LONG = "1" + 400 * "0"
@@ -53,8 +52,8 @@ def test_odd_values_are_skipped_or_refused(tmp_path: Path, name: str) -> None:
     for text in replaced(written):
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         try:
-            read_source(recipe, Silent())
+            read_source(recipe, Progress())
         except UnusableSource as error:
             assert str(error)
     path.write_text(written)
-    assert read_source(recipe, Silent()).splits["train"].files
+    assert read_source(recipe, Progress()).splits["train"].files

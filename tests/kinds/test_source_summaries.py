@@ -14,10 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from digits.kinds.classification.overview import FolderOverview
-from digits.kinds.forms import summary as source_summary
+from digits.kinds.forms import previews
 from digits.kinds.forms.summary import SourceSummary
-from tests.kinds.dataset_forms import Forms
+from tests.kinds.dataset_forms import APP, Forms
 from tests.site import bars
 
 FOLDER, TABLE, LABELS = "image-classification", "image-regression", "image-multilabel"
@@ -61,7 +60,7 @@ def test_problems_that_creation_would_report_are_listed(data: Path) -> None:
         summary(data, FOLDER, folder_train=str(folder), folder_train_min_per_class=2)["problems"]
     )
     assert (
-        "2 of 27 images examined cannot be used: left/empty.png: the file is empty; left/text.jpg: not an image"
+        "2 of 26 images examined cannot be used: left/empty.png: the file is empty; left/text.jpg: not an image"
         in problems
     )
     assert "1 link ignored" in problems
@@ -69,7 +68,7 @@ def test_problems_that_creation_would_report_are_listed(data: Path) -> None:
     assert "1 image ignored directly in" in problems
     assert "fewer than 2 images: lonely (1)" in problems
     only = summary(data, FOLDER, folder_train=str(folder / "left"))
-    assert "No folders with images found" in only["problems"][0]
+    assert "Each class requires a separate sub-folder" in only["problems"][0]
 
 
 def test_split_folders_are_used_and_suggested(data: Path) -> None:
@@ -120,33 +119,38 @@ def test_folders_outside_the_roots_are_not_suggested(data: Path) -> None:
 
 
 def folder_summaries(folder: Path) -> list[SourceSummary]:
-    return list(FolderOverview([folder], 1).summaries())
+    """All summaries of a folder of classes, in their order."""
+    sent: list[SourceSummary] = []
+    form = Forms(FOLDER, folder.parent).form(folder_train=folder)
+    with APP.app_context():
+        last = previews.summarize(form, sent.append)
+    return [*sent, last]
 
 
 def test_large_images_are_not_decoded(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = bars(data / "bars")
     Image.new("RGB", (200, 150)).save(folder / "right" / "wide.png")
     assert "to 200 × 150" in " ".join(summary(data, FOLDER, folder_train=str(folder))["facts"])
-    monkeypatch.setattr(source_summary, "MAX_SAMPLE_PIXELS", 200 * 150 - 1)
+    monkeypatch.setattr(previews, "MAX_SAMPLE_PIXELS", 200 * 150 - 1)
     found = summary(data, FOLDER, folder_train=str(folder))
     assert "200" not in " ".join(found["facts"]) and found["problems"] == []
 
 
 def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_summary, "MAX_FILES", 10)
+    monkeypatch.setattr(previews, "MAX_FILES", 10)
     *_, found = folder_summaries(bars(tmp_path / "bars"))
-    assert found.facts[0] == "At least 10 images in at least 2 classes."
+    assert found.facts[0] == "At least 9 images in at least 2 classes."
     assert found.problems == []
 
 
 def test_a_slow_scan_reports_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_summary, "SECONDS_BETWEEN", 0.0)
+    monkeypatch.setattr(previews, "SECONDS_BETWEEN", 0.0)
     found = folder_summaries(bars(tmp_path / "bars"))
     assert len(found) > 24
-    assert [item.finished for item in found] == [False] * (len(found) - 1) + [True]
-    assert found[2].facts[0].startswith("At least ")
-    counts = [sum(count for _, count in item.bars) for item in found]
-    assert counts == sorted(counts) and counts[-1] == 24
+    assert [item.finished for item in found] == [False] * (len(found) - 2) + [True, True]
+    counts = [int(item.facts[0].split()[0]) for item in found if "read so far" in item.facts[0]]
+    assert counts == sorted(counts) and counts[-1] >= 24
+    assert sum(count for _, count in found[-1].bars) == 24
 
 
 def table(data: Path, text: str, name: str = "train.csv") -> str:
@@ -164,7 +168,7 @@ def test_rows_columns_and_ranges(data: Path) -> None:
         "Ranges: Angle -2.5 to 4.5, size 0 to 7.",
         "8 images examined: PNG, 16 × 16 pixels.",
     ]
-    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Images by Angle"
+    assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Target distribution"
     assert found["problems"] == []
     suggested = found["suggestion"]
     assert suggested["text"] == "Found test.csv next to this table. Use it as a separate table?"
@@ -182,12 +186,17 @@ def test_invalid_rows_and_missing_images_are_listed_by_line(data: Path) -> None:
     )
     found = summary(data, TABLE, table_train=path)
     assert found["problems"] == [
-        "2 lines cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder. "
+        "2 lines of train.csv cannot be used: line 4: “x” is not a number (angle); line 5: “../../x.png” is outside the image folder. "
         "Write numbers like 1.5.",
-        "2 images not found: line 3: left/99.png; line 6: pipe.png. Check the names and the folder of the images.",
+        "2 images of train.csv not found: line 3: left/99.png; line 6: pipe.png. Check the names and the folder of the "
+        "images.",
+        "1 of 3 images examined cannot be used: pipe.png: not a regular file. Unusable images are skipped. Correct or "
+        "remove them.",
     ]
     other = summary(data, TABLE, table_train=path, image_folder=str(data))
-    assert "2 images not found: line 3: left/99.png; line 6: pipe.png." in " ".join(other["problems"])
+    assert "2 images of train.csv not found: line 3: left/99.png; line 6: pipe.png." in " ".join(
+        other["problems"]
+    )
     other = summary(data, TABLE, table_train=path, image_folder=str(data / "bars" / "right"))
     assert "left/99.png" in " ".join(other["problems"])
 
@@ -213,18 +222,18 @@ def test_labels_and_their_layout(data: Path) -> None:
     found = summary(data, LABELS, table_train=path)
     assert found["facts"] == [
         "5 rows with labels in “tags”, separated by spaces.",
-        "3 labels, on average 1.3 per image.",
-        "4 images examined: PNG, 16 × 16 pixels.",
+        "4 labels, on average 1.2 per image.",
+        "3 images examined: PNG, 16 × 16 pixels.",
     ]
-    assert found["bars"] == [["left", 2], ["thick", 1], ["thin", 1]]
+    assert found["bars"] == [["left", 2], ["thick", 1], ["thin", 1], ["x", 1]]
     assert found["bars_title"] == "Images per label"
     assert found["problems"] == [
-        "1 image not found: line 6: left/99.png. Check the names and the folder of the images.",
-        "1 line repeats an image; its labels are combined: line 5: left/01.png.",
-        "1 image has no labels: line 4: left/02.png.",
+        "train.csv: 1 line repeats an image; its labels are combined: line 5: left/01.png.",
+        "train.csv: 1 image has no labels: line 4: left/02.png.",
+        "1 image of train.csv not found: line 6: left/99.png. Check the names and the folder of the images.",
     ]
     by_comma = summary(data, LABELS, table_train=path, separator="comma")
-    assert "separated by commas" in by_comma["facts"][0] and by_comma["bars"][-1] == ["thin", 1]
+    assert "separated by commas" in by_comma["facts"][0] and ["thin", 1] in by_comma["bars"]
     assert ["thick left", 1] in by_comma["bars"]
 
 
@@ -236,8 +245,9 @@ def test_columns_of_labels(data: Path) -> None:
         "3 labels, on average 1.5 per image.",
     ]
     assert found["problems"] == [
-        "1 line cannot be used: line 4: “x” is not 0 or 1 (thick). Correct or remove them.",
-        "Labels without images: big.",
+        "1 line of train.csv cannot be used: line 4: “x” is not 0 or 1 (thick). Correct or remove them.",
+        "No training image has the label “big”.",
+        "All training images have the label “left”.",
     ]
     as_list = summary(data, LABELS, table_train=path, layout="list")
     assert "several columns that may list the labels: left, thick, big" in as_list["problems"][0]
@@ -251,7 +261,8 @@ def test_a_table_that_is_a_folder_or_not_text_is_reported(data: Path) -> None:
     assert "line 2, is not UTF-8" in summary(data, TABLE, table_train=path)["problems"][0]
 
 
-def test_a_long_table_is_read_partially(data: Path) -> None:
+def test_a_long_table_is_read_partially(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(previews, "MAX_BYTES", 1_000_000)
     path = table(data, "image,angle\n" + f"{'./' * 500}left/00.png,1\n" * 10_000)
     found = summary(data, TABLE, table_train=path)
     assert found["facts"][0].startswith("At least ") and found["problems"] == []
@@ -262,5 +273,8 @@ def test_a_parquet_file_of_images_is_a_table(data: Path) -> None:
     pq.write_table(pa.table({"image": [b"x"] * 4, "size": [1.5, None, 2.5, 4]}), path)
     found = summary(data, TABLE, table_train=str(path))
     assert any("4 rows with a number each: size" in fact for fact in found["facts"])
-    assert any("1 line cannot be used: line 2: no value for size" in problem for problem in found["problems"])
+    assert any(
+        "1 line of train.parquet cannot be used: line 2: no value for size" in problem
+        for problem in found["problems"]
+    )
     assert not any("not found" in problem for problem in found["problems"])

@@ -10,14 +10,13 @@ import pytest
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources.plan import Plan
+from digits.data.sources.plan import Plan, Progress
 from digits.kinds import kind_named
 from tests.kinds.small_sources import EVERY, with_validation, write_images
-from tests.kinds.tables import Silent
 
 
 def plan(recipe: CreateDataset) -> Plan:
-    made: Plan = kind_named(recipe.kind).load("reader").read(recipe, Silent())
+    made: Plan = kind_named(recipe.kind).load("reader").read(recipe, Progress())
     return made
 
 

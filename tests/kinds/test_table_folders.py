@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from digits.data.sources.plan import Progress
 from digits.kinds.recipes import read_source
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 
 # The fields of each kind for its tables, and the rows of the tables, which name the same files.
 FORMS = {
@@ -27,7 +27,7 @@ def test_images_of_validation_are_beside_their_table(tmp_path: Path, kind: str) 
     fields, text = FORMS[kind]
     forms = Forms(kind, tmp_path / "data")
     tables = dict(zip(fields, (_table(forms.data / name, text) for name in ("train", "val")), strict=True))
-    plan = read_source(forms.create(**tables, resize_width=8, resize_height=8).recipe, Silent())
+    plan = read_source(forms.create(**tables, resize_width=8, resize_height=8).recipe, Progress())
     for name, split in plan.splits.items():
         for place in range(len(split)):
             images = plan.read(split, place)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.data.images.endings import EXTENSIONS, LeftOut, is_image_file
-from digits.data.sources.plan import UnusableSource, count_of, listed, path_below, show
+from digits.data.sources.plan import Progress, UnusableSource, count_of, listed, path_below, show
 
 PROGRESS_EVERY_FILES = 20_000
 # The maximum number of entries of a folder to search for an image.
@@ -108,15 +108,16 @@ def need_an_image(root: Path, *more: Path) -> None:
     lists[0].need_images()
 
 
-def list_images(
-    root: Path, progress: Callable[[int], None] = lambda files: None, excluded: Path | None = None
-) -> ImageList:
-    """Return the images below ``root``; ``progress`` receives their number at intervals. See `walk_images`."""
+def list_images(root: Path, progress: Progress | None = None, excluded: Path | None = None) -> ImageList:
+    """Return the images below ``root``, in the limits of ``progress``. See `walk_images`."""
+    progress = progress or Progress()
+    name = show(str(root))
+    progress.reading(f"Reading {name}")
     listed, reported = ImageList(root), 0
-    for listed in walk_images(root, excluded):
+    for listed in progress.take(walk_images(root, excluded)):
         if len(listed.files) >= reported + PROGRESS_EVERY_FILES:
             reported = len(listed.files)
-            progress(reported)
+            progress.reading(f"Reading {name}: {reported:,} images")
     return listed
 
 

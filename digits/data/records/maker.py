@@ -22,7 +22,7 @@ _FORMATS = {"png": "png", "jpg": "jpeg", "none": "raw"}
 class UnusablePart(Exception):
     """The image ``name``, one of several in a record, cannot be used because of ``error``."""
 
-    def __init__(self, name: str, error: Exception) -> None:
+    def __init__(self, name: str, error: images.UnusableImage | OSError) -> None:
         super().__init__(name)
         self.name, self.error = name, error
 

@@ -11,7 +11,7 @@ import copy
 import hashlib
 import os
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, Self, TypeVar
@@ -48,8 +48,19 @@ class WiderValues(Exception):
         self.bits = bits
 
 
-class Progress(Protocol):
-    """Receives the progress of reading a source."""
+class Progress:
+    """How a source is read: all of it, without reports. Subclasses report what is read, or read only a part.
+
+    ``max_bytes`` is the limit for each file of a table. ``is_partial``: not everything was read.
+    """
+
+    max_bytes = 512 * 1024 * 1024
+    is_partial = False
+
+    @property
+    def at_least(self) -> str:
+        """The beginning of a sentence with a number that may not be final."""
+        return "At least " if self.is_partial else ""
 
     def reading(self, what: str) -> None:
         """Report the present activity, such as ``Reading images: 20,000 files``."""
@@ -57,15 +68,35 @@ class Progress(Protocol):
     def downloaded(self, fraction: float, what: str) -> None:
         """Report the progress of a download, 0 to 1."""
 
+    def take(self, items: Iterable[Item]) -> Iterator[Item]:
+        """Yield the files, rows or records to read of ``items``."""
+        return iter(items)
 
-class NoProgress:
-    """Ignores the progress of reading a source."""
+    def sample(self, items: Sequence[Item]) -> Sequence[Item]:
+        """Return those of ``items`` to open, each of which takes long."""
+        return items
 
-    def reading(self, what: str) -> None:
-        pass
+    def say(self, fact: str, *, is_problem: bool = False) -> None:
+        """Report a sentence about the contents of the source, or about a problem that the task reports later."""
 
-    def downloaded(self, fraction: float, what: str) -> None:
-        pass
+    def show_rows(
+        self, names: Sequence[str], rows: Sequence[Sequence[str]], roles: Mapping[int, str]
+    ) -> None:
+        """Report the first ``rows`` of a table with columns called ``names``, and the roles of some columns."""
+
+    def show_features(
+        self,
+        features: Mapping[str, Any],
+        image: Any = None,
+        *,
+        guessed: Mapping[str, str],
+        chosen: Mapping[str, str],
+        none: Mapping[str, str],
+    ) -> None:
+        """Report the ``features`` of the first record; see `digits.kinds.forms.previews.PartialProgress`."""
+
+    def offer(self, field: str, options: Sequence[tuple[str, str]]) -> None:
+        """Report the values that the ``field`` of the form can have, each with its words."""
 
 
 class ImageSource(Protocol):
@@ -158,6 +189,21 @@ class Unusable:
 
 class Remark(str):
     """A sentence about a source with nothing wrong, unlike the other warnings of a plan."""
+
+
+class SkippedParts(str):
+    """A sentence about unusable parts of a source, which the task also reports one by one.
+
+    ``percent`` is the limit of unusable images that allows a plan without them.
+    """
+
+    percent: float
+
+    @classmethod
+    def of(cls, sentence: str, percent: float = 0) -> SkippedParts:
+        parts = cls(sentence)
+        parts.percent = percent
+        return parts
 
 
 @dataclass

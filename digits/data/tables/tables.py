@@ -26,7 +26,9 @@ from digits.data.numbers import parse_number
 from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.sources.path_rules import ImageTree
 from digits.data.sources.plan import (
+    Progress,
     Remark,
+    SkippedParts,
     Unusable,
     UnusableSource,
     count_of,
@@ -39,7 +41,7 @@ from digits.data.tables import parquet
 from digits.data.tables.columns import Column, survey
 from digits.data.tables.split_columns import SplitColumns, find_split_columns
 
-MAX_TABLE_BYTES = 512 * 1024 * 1024
+MAX_TABLE_BYTES = Progress.max_bytes
 MAX_HEADER_BYTES = 1024 * 1024
 # Tables with more unusable rows are refused: they probably have another format.
 MAX_FAULTS = 100_000
@@ -577,8 +579,12 @@ class Faults:
             self._found.append((", ".join(filter(None, (file or self._name, place))), reason))
 
     def remarks(self) -> list[str]:
-        """Return the ``notes`` of the source."""
-        return [*map(Remark, self.notes)]
+        """Return the ``notes`` of the source, and a sentence about the parts added so far."""
+        skipped = []
+        if self.count:
+            percent = enough_percent(self.count, self.usable + self.count)
+            skipped = [SkippedParts.of(f"{self.describe()} {self.hint}".rstrip(), percent)]
+        return [*map(Remark, self.notes), *skipped]
 
     @property
     def hint(self) -> str:

@@ -105,6 +105,12 @@ def plan(recipe: CreateClassification, source: Databases, progress: Progress) ->
     opened = find(source)
     checks = Checks(opened.names)
     splits = {name: _collect(database, checks, progress) for name, database in opened.databases.items()}
+    what = "A DIGITS dataset" if opened.job else "Databases" if len(splits) > 1 else "A database"
+    total = count_of(sum(map(len, splits.values())), "image")
+    classes = count_of(len(opened.names or set(splits["train"].targets)), "class")
+    progress.say(f"{what} with {total} in {classes}.")
+    if opened.mean is not None:
+        progress.say("The mean image is recomputed and compared with mean.binaryproto.")
     if opened.mean is not None and checks.shape is not None:
         check_mean(opened.mean, checks.shape)
     # Databases are read in order.

@@ -7,22 +7,26 @@ from pathlib import Path
 
 from digits.data.images.lists import need_an_image
 from digits.data.sources.dataset_folder import Contents
-from digits.data.sources.plan import SplitPlan, UnusableSource, listed
+from digits.data.sources.plan import Progress, SplitPlan, UnusableSource, listed
 from digits.data.tables import parquet
 from digits.data.tables.tables import MAX_HEADER_BYTES, Faults, Row, SourceNotes, has_no_image, open_table
-from digits.kinds.classification.listing import by_split, collect, json_rows, open_labels
+from digits.kinds.classification.listing import by_split, collect, json_rows, open_labels, say_rows
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables
 
 
 def read(
-    contents: Contents, source: DatasetFolder, max_unusable_percent: float, notes: SourceNotes
+    contents: Contents,
+    source: DatasetFolder,
+    max_unusable_percent: float,
+    progress: Progress,
+    notes: SourceNotes,
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Return the images of each split of the tables with their labels, and the class names if they are known.
 
     Raises UnusableSource.
     """
     if contents.is_parquet:
-        return _read_parquet(contents, source, max_unusable_percent, notes)
+        return _read_parquet(contents, source, max_unusable_percent, progress, notes)
     splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
     for name, (path, *_) in contents.tables.items():
@@ -32,7 +36,9 @@ def read(
         for part, own in (by_split(rows, name) if len(contents.tables) == 1 else {name: rows}).items():
             faults = Faults(path, max_unusable_percent, part)
             faults.notes, remarks = remarks, []
-            splits[part] = collect(own, split, faults, notes, known)
+            splits[part] = collect(own, split, faults, progress, notes, known)
+            if part == "train":
+                say_rows(splits[part], faults, "a label each", progress)
         known = known or set(splits["train"].targets)
     return splits, []
 
@@ -68,10 +74,15 @@ def metadata_rows(path: Path, source: DatasetFolder, remarks: list[str]) -> Iter
 
 
 def _read_parquet(
-    contents: Contents, source: DatasetFolder, max_unusable_percent: float, notes: SourceNotes
+    contents: Contents,
+    source: DatasetFolder,
+    max_unusable_percent: float,
+    progress: Progress,
+    notes: SourceNotes,
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     first = contents.tables["train"][0]
     columns = parquet.find_columns(first, source.image_column, source.label_column)
+    progress.say(f"Images: “{columns.image}”. Labels: “{columns.label}”.")
     splits: dict[str, SplitPlan] = {}
     for name, paths in contents.tables.items():
         images = parquet.ParquetImages(contents.root, columns.image)
@@ -82,7 +93,7 @@ def _read_parquet(
             own = parquet.find_columns(path, columns.image, columns.label)
             faults = Faults(path, max_unusable_percent, name, "row")
             before = len(split)
-            for row, (label, fault) in enumerate(parquet.labels(path, own)):
+            for row, (label, fault) in enumerate(progress.take(parquet.labels(path, own))):
                 if label is None:
                     faults.add(row + 1, fault)
                     continue

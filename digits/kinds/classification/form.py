@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import IO, Any
 
 from flask_wtf.file import FileField
@@ -15,7 +15,6 @@ from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType
 from digits.data.sources.plan import show
 from digits.data.tables.tables import MAX_HEADER_BYTES
-from digits.kinds.classification.overview import split_fields
 from digits.kinds.classification.recipe import (
     CreateClassification,
     Databases,
@@ -24,7 +23,15 @@ from digits.kinds.classification.recipe import (
     LabeledRecords,
     Tables,
 )
-from digits.kinds.classification.sources import CLOUD, FOLDERS, NO_IMAGE_FOLDER, SOURCES, Lists
+from digits.kinds.classification.sources import (
+    CLOUD,
+    FOLDERS,
+    NO_IMAGE_FOLDER,
+    SOURCES,
+    Lists,
+    split_fields,
+    suggest_mixing,
+)
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.forms.dataset import SharesForm, required_integer
 from digits.kinds.forms.fields import (
@@ -226,10 +233,10 @@ class DatasetForm(
     def opens_files(self) -> bool:
         return self.method.data not in ("folder", "s3")
 
-    def validate(self, *arguments: Any, **keywords: Any) -> bool:
+    def validate_fields(self, *arguments: Any, **keywords: Any) -> bool:
         if self.source is CLOUD:
             self._use_names_of_digits()
-        return super().validate(*arguments, **keywords)
+        return super().validate_fields(*arguments, **keywords)
 
     def validate_folder_train(self, field: LinesField) -> None:
         if not field.errors and not self.addresses:
@@ -237,6 +244,8 @@ class DatasetForm(
             if folders:
                 self.notes.append(FOLDERS.describe_declared(self, folders))
                 self.set(**split_fields(folders))
+                if len(folders) > 1:
+                    self.suggestion = suggest_mixing(folders)
 
     def validate_s3_bucket(self, field: StringField) -> None:
         with as_field_error():
@@ -245,7 +254,7 @@ class DatasetForm(
     validate_folder_pct_val = SharesForm.validate_pct_val
     validate_folder_pct_test = SharesForm.validate_pct_test
 
-    def used_uploads(self) -> Iterable[str]:
+    def used_uploads(self) -> Collection[str]:
         return self.source.used_uploads(self) if isinstance(self.source, Lists) else ()
 
     def _use_names_of_digits(self) -> None:

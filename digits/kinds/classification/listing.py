@@ -14,11 +14,13 @@ from typing import Any
 
 from digits.core.splits import SPLITS
 from digits.data.loose_json import InvalidJson, UnexpectedJson, load
+from digits.data.sources.causes import CHECK_NAMES
 from digits.data.sources.class_names import read_names, sort_labels
 from digits.data.sources.plan import (
     MAX_LINES_SHOWN,
     ImageFolder,
     Plan,
+    Progress,
     SplitPlan,
     UnusableSource,
     choose,
@@ -145,7 +147,7 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
     refuse_contents(table, labels)
     parse, hint = _parser(table, labels, columns)
     rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
-    return LabelRows(table, image, labels, rows, pixels, hint)
+    return LabelRows(table, image, labels, rows, pixels, hint, contents="a label each", role="label")
 
 
 def _has_run_lengths(table: TableFile) -> bool:
@@ -284,31 +286,42 @@ def _valid_objects(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_text_files(
-    source: TextFiles, max_unusable_percent: float, notes: SourceNotes
+    source: TextFiles, max_unusable_percent: float, progress: Progress, notes: SourceNotes
 ) -> tuple[dict[str, SplitPlan], list[str]]:
     """Return the images of each split with their labels, and the names of the classes; raises UnusableSource."""
     names = read_names(Path(source.labels))
     splits = {}
     for name, split in splits_of(source).items():
         faults = Faults(Path(split.file), max_unusable_percent, name)
-        rows = text_rows(Path(split.file), Path(split.folder), names, faults.notes)
-        splits[name] = collect(rows, split, faults, notes)
+        path = Path(split.file)
+        rows = text_rows(path, Path(split.folder), names, faults.notes, progress.max_bytes)
+        progress.is_partial |= path.stat().st_size > progress.max_bytes
+        splits[name] = collect(rows, split, faults, progress, notes)
+        if name == "train":
+            say_rows(splits[name], faults, "the index of a class each", progress)
     return splits, names
 
 
-def read_tables(source: Tables, max_unusable_percent: float, notes: SourceNotes) -> dict[str, SplitPlan]:
+def read_tables(
+    source: Tables, max_unusable_percent: float, progress: Progress, notes: SourceNotes
+) -> dict[str, SplitPlan]:
     """Return the images of each split of CSV files with their labels; raises UnusableSource."""
     splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
     for name, split in splits_of(source).items():
-        opened = open_labels(Path(split.file), source, Path(split.folder))
+        opened = open_labels(Path(split.file), source, Path(split.folder), progress.max_bytes)
+        progress.is_partial |= not opened.table.is_whole
+        if name == "train":
+            opened.show(progress)
         parts = by_split(opened.rows, name) if opened.table.splits else {name: opened.rows}
         for part, rows in parts.items():
             faults = Faults(Path(split.file), max_unusable_percent, part, hint=opened.hint)
             faults.notes = opened.table.remarks if part == name else []
-            splits[part] = collect(rows, split, faults, notes, known)
+            splits[part] = collect(rows, split, faults, progress, notes, known)
             if opened.pixels:
                 splits[part].images = opened.pixels
+            if part == "train":
+                say_rows(splits[part], faults, opened.contents, progress)
             known = known or set(splits["train"].targets)
     return splits
 
@@ -333,6 +346,7 @@ def collect(
     rows: Iterable[Row[str]],
     split: ListedSplit,
     faults: Faults,
+    progress: Progress,
     notes: SourceNotes,
     known: set[str] | None = None,
 ) -> SplitPlan:
@@ -344,7 +358,7 @@ def collect(
     plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
     missing, lines = 0, list[str]()
     repeats = Repeats("label")
-    for line, image, label, fault, is_missing, table, _ in rows:
+    for line, image, label, fault, is_missing, table, _ in progress.take(rows):
         if not fault and known is not None and label not in known:
             fault = f"no training image has the label “{label}”"
         if fault or label is None:
@@ -364,8 +378,15 @@ def collect(
     if missing:
         file = show(os.path.basename(split.file))
         listed_lines = first_lines(lines, missing)
-        notes.warnings.append(f"{count_of(missing, 'image')} of {file} not found: {listed_lines}.")
+        notes.warnings.append(
+            f"{count_of(missing, 'image')} of {file} not found: {listed_lines}. {CHECK_NAMES}"
+        )
     return plan
+
+
+def say_rows(split: SplitPlan, faults: Faults, contents: str, progress: Progress) -> None:
+    """Report the number of rows and their ``contents``."""
+    progress.say(f"{progress.at_least}{count_of(len(split) + faults.count, 'row')} with {contents}.")
 
 
 def plan_listings(

@@ -6,13 +6,12 @@ Only the names and types of directory entries are read; no file is opened, unles
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import stat
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,7 +50,6 @@ from digits.kinds.classification.recipe import (
 )
 
 PROGRESS_EVERY_FILES = 20_000
-SORTED_IN_A_LIMITED_SCAN = 5_000
 _FOLD = re.compile(r"k?fold[-_ ]?\d+", re.IGNORECASE)
 
 
@@ -75,7 +73,7 @@ class Scan:
     ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
     devices and sockets; ``loose`` images are outside of any class; ``others`` are files that are no images, or
     images that cannot be read; those outside of any class are ``left_out``.
-    ``seen`` is the number of files examined; ``complete`` is False while there are more. ``by_name``:
+    ``seen`` is the number of files examined. ``by_name``:
     the classes are those in the names of the images, and images without one are ``loose``; ``loose_names`` are the
     names of images directly in the root.
     """
@@ -89,7 +87,6 @@ class Scan:
     left_out: LeftOut = field(default_factory=LeftOut)
     unreadable: list[str] = field(default_factory=list)
     seen: int = 0
-    complete: bool = False
     by_name: bool = False
     loose_names: list[str] = field(default_factory=list)
 
@@ -138,6 +135,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
         found,
         bounds,
         recipe,
+        progress,
         separate={name: _scan(split, progress, by_name) for name, split in separate.items() if split},
         one_class=recipe.one_class,
     )
@@ -152,11 +150,11 @@ def _read_files(
     is_shuffled, notes = True, SourceNotes()
     if isinstance(source, TextFiles):
         progress.reading(f"Reading {show(source.train.file)}")
-        splits, names = listing.read_text_files(source, recipe.max_unusable_percent, notes)
+        splits, names = listing.read_text_files(source, recipe.max_unusable_percent, progress, notes)
         is_shuffled = source.shuffle
     elif isinstance(source, Tables):
         progress.reading(f"Reading {show(source.train.file)}")
-        splits = listing.read_tables(source, recipe.max_unusable_percent, notes)
+        splits = listing.read_tables(source, recipe.max_unusable_percent, progress, notes)
     elif isinstance(source, LabeledRecords):
         return record_files.plan(recipe, progress)
     elif isinstance(source, Databases):
@@ -164,14 +162,15 @@ def _read_files(
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = find(source.folder)
+        progress.say(contents.describe())
         if not contents.tables:
             folders = {
                 name: _scan(FolderSplit(folder=str(path), min_per_class=1), progress)
                 for name, path in contents.folders.items()
             }
             found, bounds = folders.pop("train")
-            return plan(found, bounds, recipe, separate=folders)
-        splits, names = dataset_folder.read(contents, source, recipe.max_unusable_percent, notes)
+            return plan(found, bounds, recipe, progress, separate=folders)
+        splits, names = dataset_folder.read(contents, source, recipe.max_unusable_percent, progress, notes)
         is_shuffled = not contents.is_parquet  # these are read in the order of their rows
     return listing.plan_listings(splits, names, recipe, notes, is_shuffled=is_shuffled)
 
@@ -180,11 +179,8 @@ def _scan(split: FolderSplit, progress: Progress, by_name: bool = False) -> tupl
     found = []
     for folder in split.folders:
         root = Path(folder)
-        name = show(str(root))
-        progress.reading(f"Reading {name}")
-        found.append(
-            scan(root, lambda files, name=name: progress.reading(f"Reading {name}: {files:,} files"), by_name)  # type: ignore[misc]
-        )
+        progress.reading(f"Reading {show(folder)}")
+        found.append(scan(root, progress, by_name))
     return merge(found), Bounds(split.min_per_class, split.max_per_class)
 
 
@@ -197,7 +193,7 @@ def merge(scans: list[Scan]) -> Scan:
         return scans[0]
     roots = [os.path.realpath(item.root) for item in scans]
     root = os.path.commonpath(roots)
-    merged = Scan(Path(root), complete=all(item.complete for item in scans), by_name=scans[0].by_name)
+    merged = Scan(Path(root), by_name=scans[0].by_name)
     classes: dict[str, ClassFolder] = {}
     taken: set[str] = set()
     for place, item in zip(roots, scans, strict=True):
@@ -221,30 +217,31 @@ def merge(scans: list[Scan]) -> Scan:
     return merged
 
 
-def scan(root: Path, progress: Callable[[int], None] = lambda files: None, by_name: bool = False) -> Scan:
-    """List the images below ``root`` by class; ``progress`` receives the number of files at intervals.
+def scan(root: Path, progress: Progress | None = None, by_name: bool = False) -> Scan:
+    """List the images below ``root`` by class, in the limits of ``progress``.
 
-    See `scan_steps` for ``by_name``. Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
+    The classes are the names of folders, or with ``by_name`` those in the names of the images; see `class_in_name`.
+    Raises UnusableSource when ``root`` is missing, no folder, or cannot be read.
     """
+    progress = progress or Progress()
+    name = show(str(root))
     found = Scan(Path(root))
     reported = 0
-    for found in scan_steps(root, by_name=by_name):
+    for found in progress.take(_scan_steps(root, by_name)):
         if found.seen >= reported + PROGRESS_EVERY_FILES:
             reported = found.seen
-            progress(found.seen)
+            progress.reading(f"Reading {name}: {found.seen:,} files")
+    for item in found.classes:  # if it was cut off
+        item.files.sort(key=os.fsencode)
     return found
 
 
-def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False) -> Iterator[Scan]:
-    """List the images below ``root`` like `scan`, yielding the same `Scan` after each entry.
-
-    The scan remains incomplete if a folder has more than ``max_entries`` entries. The classes are the names of folders,
-    or with ``by_name`` those in the names of the images; see `class_in_name`.
-    """
+def _scan_steps(root: Path, by_name: bool) -> Iterator[Scan]:
+    """List the images below ``root`` like `scan`, yielding the same `Scan` after each entry."""
     listed = Scan(Path(root), by_name=by_name)
     classes: dict[str, ClassFolder] = {}
     resolved = os.path.realpath(root)
-    walk = _Walk(listed, resolved, max_entries)
+    walk = _Walk(listed, resolved)
     try:
         entries = walk.entries(resolved)
     except OSError as error:
@@ -279,9 +276,8 @@ def scan_steps(root: Path, max_entries: int | None = None, by_name: bool = False
         else:
             listed.left_out.add(entry.name)
         yield listed
-    if by_name and not walk.is_truncated:
+    if by_name:
         listed.classes.sort(key=lambda item: os.fsencode(item.name))
-    listed.complete = not walk.is_truncated
     yield listed
 
 
@@ -297,6 +293,7 @@ def plan(
     train: Scan,
     bounds: Bounds,
     recipe: CreateWithShares,
+    progress: Progress,
     *,
     separate: dict[str, tuple[Scan, Bounds]] | None = None,
     one_class: bool = False,
@@ -306,6 +303,7 @@ def plan(
     Raises UnusableSource if fewer than two classes have images, or none with ``one_class``.
     """
     separate = separate or {}
+    _say_classes(train, progress)
     shares, seed = recipe.shares(separate), recipe.seed
     warnings = remarks(train)
     classes = large_enough(train, max(bounds.minimum, 1 + len(shares.taken)), warnings)
@@ -327,23 +325,30 @@ def plan(
     return Plan(ClassIndex.of(labels), splits, labels, warnings, required_groups=1 if one_class else 2)
 
 
+def _say_classes(scan: Scan, progress: Progress) -> None:
+    """Report the number of images in the classes, and those of the smallest and of the largest class."""
+    images, classes = count_of(scan.count, "image"), count_of(len(scan.classes), "class")
+    progress.say(f"{progress.at_least}{images} in {progress.at_least.lower()}{classes}.")
+    counts = {item.label: len(item.files) for item in scan.classes if item.files}
+    if counts and not progress.is_partial and min(counts.values()) < max(counts.values()):
+        fewest, most = (extreme(counts, key=counts.__getitem__) for extreme in (min, max))
+        progress.say(
+            f"The smallest class is “{fewest}” with {count_of(counts[fewest], 'image')}, "
+            f"the largest “{most}” with {counts[most]:,}."
+        )
+
+
 class _Walk:
     """One traversal of a root, with the visited and skipped entries."""
 
-    def __init__(self, scan: Scan, root: str, max_entries: int | None) -> None:
+    def __init__(self, scan: Scan, root: str) -> None:
         self._found = scan
         self._root = root
-        self._max_entries = max_entries
-        self.is_truncated = False
 
     def entries(self, path: str) -> list[os.DirEntry[str]]:
         """Return the entries of a folder, except hidden ones, sorted by name. Raises OSError."""
         with os.scandir(path) as listing:
-            first = itertools.islice(listing, self._max_entries)
-            entries = [entry for entry in first if is_visible(entry.name)]
-            self.is_truncated |= next(listing, None) is not None
-        if not self._is_sorting(entries):
-            return entries
+            entries = [entry for entry in listing if is_visible(entry.name)]
         return sorted(entries, key=lambda entry: os.fsencode(entry.name))
 
     def collect(self, top: os.DirEntry[str], item: ClassFolder) -> Iterator[None]:
@@ -369,12 +374,7 @@ class _Walk:
                 else:
                     item.left_out.add(entry.name)
                 yield
-        if self._is_sorting(item.files):
-            item.files.sort(key=os.fsencode)
-
-    def _is_sorting(self, items: Sized) -> bool:
-        # Limited scans run in a thread of the server, where sorting many names would block the event loop.
-        return self._max_entries is None or len(items) <= SORTED_IN_A_LIMITED_SCAN
+        item.files.sort(key=os.fsencode)
 
     def is_folder(self, entry: os.DirEntry[str]) -> bool:
         try:

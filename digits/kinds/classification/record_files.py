@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from sys import intern
-from typing import TYPE_CHECKING
 
 from digits.data.records.features import (
     INTEGERS,
@@ -16,15 +14,12 @@ from digits.data.records.features import (
     values_of,
 )
 from digits.data.records.files import RecordFiles
-from digits.data.sources.class_names import read_names, sort_labels
+from digits.data.sources.class_names import read_names
 from digits.data.sources.plan import Plan, Progress
 from digits.data.tables.tables import SourceNotes
 from digits.kinds.classification.listing import plan_listings
 from digits.kinds.classification.recipe import CreateClassification
 from digits.kinds.sources.records import RecordMapping, need_feature, read_records
-
-if TYPE_CHECKING:
-    from digits.kinds.forms.summary import SourceSummary  # loads what only forms need
 
 
 class ClassMapping(RecordMapping):
@@ -47,22 +42,10 @@ class ClassMapping(RecordMapping):
         self.names = names if values_of(first, name)[0] == INTEGERS else []
         self.label = ClassFeature(name, self.names)
         self.chosen["label_feature"] = name
-        self.counts: Counter[str] = Counter()
 
     def read(self, features: ExampleFeatures) -> str:
         """Return the class of a record; raises ValueError with a message."""
         return intern(self.label.read(features))
-
-    def check(self, features: ExampleFeatures) -> None:
-        """Count the class of a record; raises ValueError with a message."""
-        self.counts.update([self.read(features)])
-
-    def describe(self, summary: SourceSummary) -> None:
-        """Add the number of images of each class."""
-        order = self.names or sort_labels(set(self.counts))
-        summary.set_bars("Training images per class", [(name, self.counts[name]) for name in order])
-        if summary.finished and len(self.counts) == 1:
-            summary.problems.append("Classification requires at least two classes.")
 
     @staticmethod
     def guess(recipe: CreateClassification, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from msgspec import structs
 
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
@@ -18,17 +15,8 @@ from digits.data.sources.declared_splits import describe_splits, inner_root, spl
 from digits.data.sources.named_classes import named_classes_in
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.kinds.classification import databases
-from digits.kinds.classification.database_overview import DatabaseOverview
 from digits.kinds.classification.dataset_folder import need_images
 from digits.kinds.classification.listing import open_labels, splits_of
-from digits.kinds.classification.overview import (
-    FolderOverview,
-    suggest_beside,
-    suggest_mixing,
-    summarize_dataset_folder,
-    summarize_tables,
-    summarize_text_files,
-)
 from digits.kinds.classification.reader import advise_names
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -44,7 +32,7 @@ from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import DIALECT, HEAD_BYTES, root_of_paths
 
 NO_IMAGE_FOLDER = (
@@ -153,20 +141,58 @@ class Folders(FormSource):
         by_name = form.classes_from_names.data
         return bool(named_classes_in(folder) if by_name else _subfolders(folder, enough=1))
 
-    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
+    def suggest(self, form: Any, recipe: CreateClassification) -> Suggestion | None:
         assert recipe.train is not None
-        folders = self.declared_splits(form)
-        roots, suggestion = [Path(folder) for folder in recipe.train.folders], None
-        if folders:
-            roots, suggestion = [folders["train"]], suggest_mixing(folders) if len(folders) > 1 else None
-        elif len(roots) == 1:
-            suggestion = suggest_beside(roots[0], self.own_splits(form), form.meta.data_roots.contain)
-        overview = FolderOverview(
-            roots, recipe.train.min_per_class, suggestion, by_name=recipe.classes_from_names
-        )
-        if folders:
-            overview.start.facts.append(self.describe_declared(form, folders))
-        return overview.summaries()
+        folders = recipe.train.folders
+        named = sorted({name for folder in folders for name in named_classes_in(folder)})
+        if named and not recipe.classes_from_names and not any(_subfolders(folder, 1) for folder in folders):
+            text = f"The names of the images contain {len(named):,} classes: {listed(named)}. Use these?"
+            return Suggestion(text, "Use them", {"classes_from_names": True})
+        if len(folders) > 1:
+            return None
+        return _suggest_beside(Path(folders[0]), self.own_splits(form), form.meta.data_roots.contain)
+
+
+def _suggest_beside(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
+    """Suggest the folders of the other splits beside ``root``, if it is named like a training folder.
+
+    ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
+    may read a path, which may be a link.
+    """
+    if not is_allowed(root.parent):
+        return None
+    found = split_folders(root.parent)
+    if found.get("train") != root:
+        return None
+    beside = {
+        split: path
+        for split, path in found.items()
+        if split != "train" and split not in separate and is_allowed(path)
+    }
+    if not beside:
+        return None
+    names = [f"{show(path.name)}/" for path in beside.values()]
+    return Suggestion.use_separately(names, "folder", split_fields({"train": root, **beside}))
+
+
+def suggest_mixing(folders: Mapping[str, Path]) -> Suggestion:
+    """Suggest to mix the ``folders`` of splits, which are used separately by default."""
+    train, *others = map(str, folders.values())
+    names = joined([f"{show(path.name)}/" for path in folders.values()])
+    return Suggestion(
+        f"Mix the images of {names}, and divide them again?",
+        "Mix them",
+        {"folder_train": train, "folder_train_more": "\n".join(others)},
+    )
+
+
+def split_fields(folders: Mapping[str, Path]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the folders of the splits."""
+    fields: dict[str, str | bool] = {"folder_train": str(folders["train"])}
+    for split in SPLITS[1:]:
+        if split in folders:
+            fields |= {f"has_{split}_folder": True, f"folder_{split}": str(folders[split])}
+    return fields
 
 
 def _advise_tables(folder: str) -> str:
@@ -287,34 +313,6 @@ class Lists(FormSource):
         folder = form.text_of(self.folders[split]) or form.text_of(self.folders["train"])
         return ListedSplit(file=file, folder=folder or form.default_folder(file))
 
-    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
-        """Return summaries of the training list."""
-        raise NotImplementedError
-
-    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
-        if not self.uses_upload(form):
-            return self.summarize_list(recipe.files)
-        contents = {name: form.read_upload(name) for name in self.used_uploads(form)}
-        head = contents[self.lists["train"]][:HEAD_BYTES]
-        folder = form.text_of(self.folders["train"]) or root_of_paths(head, form.meta.data_roots)
-        if not folder:
-            raise BadRequest(NO_IMAGE_FOLDER)
-        return self._summarize_uploads(contents, folder, recipe)
-
-    def _summarize_uploads(
-        self, contents: Mapping[str, bytes], folder: str, recipe: CreateClassification
-    ) -> Iterator[SourceSummary]:
-        with tempfile.TemporaryDirectory() as place:
-            paths = {name: Path(place, f"{name}.txt") for name in contents}
-            for name, path in paths.items():
-                path.write_bytes(contents[name])
-            train = ListedSplit(file=str(paths[self.lists["train"]]), folder=folder)
-            yield from self.summarize_list(self.with_uploads(recipe.files, train, paths))
-
-    def with_uploads(self, files: Any, train: ListedSplit, paths: Mapping[str, Path]) -> Any:
-        """Return the settings ``files`` with uploaded files, whose ``paths`` are by field."""
-        return structs.replace(files, train=train)
-
 
 class TextLists(Lists):
     """Text files with a path and the index of a class per line, and a file with the names of the classes."""
@@ -369,13 +367,6 @@ class TextLists(Lists):
         for name, split in splits_of(source).items():
             form.set(**{f"textfile_local_{name}_images": split.file, f"textfile_{name}_folder": split.folder})
 
-    def with_uploads(self, files: Any, train: ListedSplit, paths: Mapping[str, Path]) -> Any:
-        return structs.replace(files, train=train, labels=str(paths.get("textfile_labels_file", "")))
-
-    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
-        labels = Path(files.labels) if files.labels else None
-        return summarize_text_files(Path(files.train.file), labels, Path(files.train.folder))
-
 
 class CsvLists(Lists):
     """CSV files with a column of images and one of labels."""
@@ -421,9 +412,6 @@ class CsvLists(Lists):
             train = recipe.files.train
             open_labels(Path(train.file), recipe.files, Path(train.folder)).table.need_rows()
 
-    def summarize_list(self, files: Any) -> Iterator[SourceSummary]:
-        return summarize_tables(Path(files.train.file), files, Path(files.train.folder))
-
 
 class HuggingFace(FormSource):
     """A dataset that the Hugging Face library ``datasets`` can load."""
@@ -437,10 +425,6 @@ class HuggingFace(FormSource):
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert isinstance(recipe.files, DatasetFolder)
         need_images(find(recipe.files.folder), recipe.files)
-
-    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
-        assert isinstance(recipe.files, DatasetFolder)
-        return summarize_dataset_folder(recipe.files.folder, recipe.files)
 
 
 class OldDatabases(FormSource):
@@ -456,10 +440,6 @@ class OldDatabases(FormSource):
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert isinstance(recipe.files, Databases)
         databases.find(recipe.files).close()
-
-    def summarize(self, form: Any, recipe: CreateClassification) -> Iterator[SourceSummary]:
-        assert isinstance(recipe.files, Databases)
-        return DatabaseOverview(recipe.files).summaries()
 
 
 FOLDERS, CLOUD = Folders(), Cloud()

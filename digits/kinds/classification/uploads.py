@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -29,10 +29,6 @@ class UploadFields(DialectFields[CreateClassification]):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._saved: dict[str, Path] = {}
-
-    def used_uploads(self) -> Iterable[str]:
-        """Return the fields whose uploaded files are used."""
-        raise NotImplementedError
 
     def has_upload(self, name: str) -> bool:
         """Return whether there is an uploaded file for the field ``name``, in the request or the cloned job."""

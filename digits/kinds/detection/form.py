@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ from digits.core import schema
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.data.sources.declared_splits import describe_splits
-from digits.data.sources.plan import UnusableSource, show
+from digits.data.sources.plan import UnusableSource, listed, show
 from digits.data.tables.contents import refuse_run_lengths_in
+from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.detection.class_names import NamesFile, describe_files, find_shared_names
 from digits.kinds.detection.formats import box_table, yolo
 from digits.kinds.detection.formats.box_table import COLUMNS, find_columns, open_boxes
@@ -29,15 +30,6 @@ from digits.kinds.detection.formats.formats import (
     find_format,
     find_sources,
     is_detected,
-)
-from digits.kinds.detection.overview import (
-    AnnotationOverview,
-    RecordOverview,
-    describe_annotations,
-    describe_names,
-    source_fields,
-    suggest_mixing,
-    suggest_names,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BOX_FIELD, EDGES, ORDER_WORDS, BoxMapping
@@ -61,8 +53,7 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.forms.source import FormSource, method_field
-from digits.kinds.forms.summary import SourceSummary
-from digits.kinds.forms.table_summary import MAX_BYTES
+from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import DIALECT, DialectFields
 from digits.kinds.sources.records import first_record
 from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
@@ -113,42 +104,27 @@ class Annotations(FormSource):
         form.fill_struct(recipe.table)
         form.fill_struct(recipe.lists)
 
-    def check(self, form: Any, recipe: CreateDetection) -> None:
-        labels = {split: form[f"{split}_label_folder"].data for split in SPLITS}
-        used = [split for split, path in labels.items() if path]
-        with_files = (
-            split for split in used if not find_format(Path(labels[split]), recipe.format).stores_images
-        )
-        if check_images(form, (f"{split}_image_folder" for split in with_files)):
-            images = {split: form[f"{split}_image_folder"].data or recipe.images for split in used}
-            form.set_names({split: (Path(images[split]), Path(labels[split])) for split in used})
+    def complete(self, form: Any) -> None:
+        images = {split: form.text_of(f"{split}_image_folder") or form.text_of(self.path) for split in SPLITS}
+        labels = {split: form.text_of(f"{split}_label_folder") for split in SPLITS}
+        form.set_names({split: (Path(images[split]), Path(path)) for split, path in labels.items() if path})
 
-    def summarize(self, form: Any, recipe: CreateDetection) -> Iterator[SourceSummary]:
-        root, suggestion, note, sources = Path(recipe.images), None, "", {}
-        if form.text_of("train_label_folder"):
-            images, labels = root, form.find_labels(Path(recipe.labels))
-        else:
-            sources = form.find_sources(root)
-            if not sources:
-                refuse_run_lengths_in(root)
-                return iter([SourceSummary(problems=["Enter the annotations for these images."])])
-            lists = form.find_lists(root, sources)
-            (images, labels), note = sources["train"], describe_annotations(root, sources, lists)
-            if lists:
-                suggestion = suggest_mixing(source_fields(sources))
-            elif len(sources) > 1 and all(
-                find_format(path, recipe.format) is yolo.FORMAT for _, path in sources.values()
-            ):
-                shared = os.path.commonpath([path for paths in sources.values() for path in paths])
-                suggestion = suggest_mixing({"train_image_folder": shared, "train_label_folder": shared})
-        named = form.find_names(sources or {"train": (images, labels)})
-        if len(named) > 1:
-            return iter([SourceSummary(suggestion=suggest_names(named))])
-        names = recipe.class_names or "".join(str(file.path) for file in named)
-        overview = AnnotationOverview(
-            images, labels, recipe.format, recipe.classes, suggestion, recipe.table, names, note
+    def check(self, form: Any, recipe: CreateDetection) -> None:
+        labels = {split: form.text_of(f"{split}_label_folder") for split in SPLITS}
+        with_files = (
+            split
+            for split, path in labels.items()
+            if path and not find_format(Path(path), recipe.format).stores_images
         )
-        return overview.summaries()
+        check_images(form, (f"{split}_image_folder" for split in with_files))
+        for split, path in labels.items():
+            if path and find_format(Path(path), recipe.format) is box_table.FORMAT and os.path.isfile(path):
+                try:
+                    table = open_boxes(Path(path), recipe.table, MAX_HEADER_BYTES)
+                    find_columns(table, recipe.table)
+                    table.need_rows()
+                except UnusableSource as error:
+                    form.add_error(f"{split}_label_folder", error.sentences)
 
 
 class BoxRecordFiles(Records):
@@ -189,7 +165,7 @@ class BoxRecordFiles(Records):
         return replace(recipe.records, box_order=boxes.order, box_units=boxes.units)
 
 
-RECORDS = BoxRecordFiles(BoxRecords, RecordOverview)
+RECORDS = BoxRecordFiles(BoxRecords, BoxMapping)
 
 
 class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection]):
@@ -281,12 +257,14 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
                 )
             with as_field_error():
                 lists = self.find_lists(Path(images.data), sources)
-            self.set(**source_fields(sources), **list_fields(lists))
+            root = Path(images.data)
+            self.set(**_source_fields(sources), **list_fields(lists))
             places = {split: labels for split, (_, labels) in sources.items()} | {
                 split: paths[0] for split, paths in lists.items()
             }
-            if len(places) > 1:
-                self.notes.append(describe_splits(places))
+            notes = self.notes if len(places) > 1 else self.found
+            notes.append(_describe_annotations(root, places))
+            self.suggestion = self._suggest_mixing(sources, lists)
         self._check_labels(field)
 
     def validate_val_label_folder(self, field: StringField) -> None:
@@ -338,11 +316,6 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         with as_field_error():
             path = self.find_labels(Path(field.data))
             field.data = str(path)
-            if find_format(path, self.format.data) is box_table.FORMAT and path.is_file():
-                settings = self.struct(BoxTable)
-                table = open_boxes(path, settings, MAX_BYTES)
-                find_columns(table, settings)
-                table.need_rows()
 
     def find_labels(self, path: Path) -> Path:
         """Return the real path of the annotations ``path``: that of the only JSON file for its folder."""
@@ -372,6 +345,16 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         is_stored = find_format(labels, self.format.data).stores_images
         return {} if is_stored else find_lists(root, images, self.meta.data_roots.contain)
 
+    def _suggest_mixing(self, sources: dict[str, tuple[Path, Path]], lists: Lists) -> Suggestion | None:
+        """Suggest to divide the images of all splits again."""
+        formats = {find_format(path, self.format.data) for _, path in sources.values()}
+        fields = _source_fields(sources) if lists else {}
+        if len(sources) > 1 and formats == {yolo.FORMAT}:
+            shared = os.path.commonpath([path for paths in sources.values() for path in paths])
+            fields = {"train_image_folder": shared, "train_label_folder": shared}
+        text = "Mix the images of all splits, and divide them again?"
+        return Suggestion(text, "Mix them", fields) if fields else None
+
     def find_names(self, sources: dict[str, tuple[Path, Path]]) -> list[NamesFile]:
         """Return the file with the names of the classes in the YOLO files of the ``sources``: several if these differ.
 
@@ -391,6 +374,38 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         files = self.find_names(sources)
         if len(files) > 1:
             self.add_error("class_names_file", f"{describe_files(files)} Enter the path of one of them.")
+            self.suggestion = _suggest_names(files)
         elif files:
             self.set(class_names_file=str(files[0].path))
-            self.notes.append(describe_names(str(files[0].path)))
+            self.notes.append(f"The names of the classes are those in {show(files[0].path.name)}.")
+
+
+def _source_fields(sources: dict[str, tuple[Path, Path]]) -> dict[str, str | bool]:
+    """Return the values of the form fields for the images and the annotations of each split."""
+    fields: dict[str, str | bool] = {}
+    for split, (images, labels) in sources.items():
+        fields |= {f"{split}_image_folder": str(images), f"{split}_label_folder": str(labels)}
+    return fields
+
+
+def _describe_annotations(root: Path, places: dict[str, Path]) -> str:
+    """Return a note about the annotations, or the lists of splits, in ``root`` that are used."""
+    if len(places) > 1:
+        return describe_splits(places)
+    (labels,) = places.values()
+    if labels == root:
+        return "The annotations are beside the images."
+    return f"Annotations: {show(os.path.relpath(labels, root))}."
+
+
+def _suggest_names(files: Sequence[NamesFile]) -> Suggestion:
+    """Ask which of several files has the names of the classes."""
+    first = files[0]
+    root = os.path.commonpath([file.path.parent for file in files])
+    places = [f"{show(os.path.relpath(file.path, root))} ({listed(file.names.values())})" for file in files]
+    name = show(os.path.relpath(first.path, root))
+    return Suggestion(
+        f"The classes have different names in {joined(places)}. Use {name}, or enter another one as “Class names”?",
+        f"Use {name}",
+        {"class_names_file": str(first.path)},
+    )

@@ -25,6 +25,7 @@ from digits.data.sources.plan import (
     SplitPlan,
     UnusableSource,
     count_of,
+    first_lines,
     listed,
     show,
     shuffle,
@@ -34,6 +35,7 @@ from digits.data.tables.tables import SourceNotes
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
+from digits.kinds.detection.formats import box_table
 from digits.kinds.detection.formats.formats import find_format, open_annotations
 from digits.kinds.detection.placement import measure_images, place_boxes
 from digits.kinds.detection.recipe import CreateDetection
@@ -71,6 +73,11 @@ class _Objects:
 
     def __len__(self) -> int:
         return len(self.files)
+
+    def describe(self) -> str:
+        """Return the numbers of objects and of their classes."""
+        counts = Counter(name for names in self.names for name in names)
+        return f"{count_of(counts.total(), 'object')} of {count_of(len(counts), 'class')}"
 
     def take(self, places: Sequence[int]) -> Self:
         """Return the images at ``places``, in their order."""
@@ -183,6 +190,9 @@ def _read_source(
 ) -> _Objects:
     """Return the images of a split, and add the skipped ones to ``notes``; raises UnusableSource."""
     split, folder, labels = source
+    chosen = find_format(labels, recipe.format)
+    if split == "train" and chosen is box_table.FORMAT:
+        box_table.show_rows(labels, recipe.table, progress)
     annotations = open_annotations(
         labels, folder, recipe.format, recipe.classes, recipe.table, recipe.class_names
     )
@@ -196,13 +206,21 @@ def _read_source(
     gathering = _Gathering(recipe, objects)
     readable = False
     measured = []
-    for item in measure_images(annotations, folder):
+    for item in progress.take(measure_images(annotations, folder)):
         measured.append(item)
         readable |= item.size is not None
         if len(measured) % _IMAGES_PER_REPORT == 0:
             progress.reading(f"Reading {show(labels.name)}: {len(measured):,} images")
     for image, size in place_boxes(annotations, measured):
         gathering.add(image, size)
+    if split == "train":
+        images_found = count_of(sum(size is not None for size in objects.sizes), "image")
+        found = f"{progress.at_least.lower()}{images_found} with {objects.describe()}"
+        progress.say(f"{chosen.title} annotations: {found}.")
+    if missing := [file for file, size in zip(objects.files, objects.sizes, strict=True) if size is None]:
+        notes.warnings.append(
+            f"{count_of(len(missing), 'image')} not found or unreadable: {first_lines(missing)}."
+        )
     for faults in annotations.faults:
         notes.unusable += faults.collect(recipe.max_unusable_percent, split)
         notes.warnings += faults.remarks()
@@ -235,6 +253,8 @@ def _read_records(recipe: CreateDetection, progress: Progress, notes: SourceNote
             gathering.add(AnnotatedImage(name, named), size)
         notes.warnings += [f"{split}: {remark}" for remark in gathering.remarks()]
         of_split[split] = objects
+    progress.say(f"{of_split['train'].describe()}.")
+    progress.say(f"Boxes: {mapping.boxes.describe()}.")
     return of_split
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Generic, cast
 
@@ -44,13 +44,14 @@ from digits.kinds.forms.fields import (
     WholeNumber,
     as_field_error,
     choices,
+    errors_of,
     name_field,
     number,
     select,
     whole,
 )
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.summary import Suggestion
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import AnyRecipe
 
@@ -155,6 +156,9 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         self.addresses: dict[str, AddressType] = {}
         self.notes: list[str] = []
+        # What validation has filled in, only for the summary, and the question about it, if there is one.
+        self.found: list[str] = []
+        self.suggestion: Suggestion | None = None
         super().__init__(*arguments, **keywords)
 
     @property
@@ -186,6 +190,11 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         return self._source_names() - set(self.source.fields(self)) if self.SOURCES else set()
 
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
+        is_valid = self.validate_fields(*arguments, **keywords)
+        return self._check_source(opens=True) and is_valid
+
+    def validate_fields(self, *arguments: Any, **keywords: Any) -> bool:
+        """Validate the fields that are used, without opening the source."""
         fields = self._fields
         unused = self._unused()
         self._fields = {name: field for name, field in fields.items() if name not in unused}
@@ -193,21 +202,29 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
             is_valid: bool = super().validate(*arguments, **keywords)
         finally:
             self._fields = fields
-        return self._check_source() and is_valid
+        return is_valid
 
-    def _check_source(self) -> bool:
-        """Open the source if its fields are valid and not remote; show its error, and return whether it can be used."""
+    def _check_source(self, *, opens: bool) -> bool:
+        """Complete the source if its fields are valid and not remote; return whether it can be used.
+
+        It also ``opens`` the source to check it. An error is shown at the field of the source.
+        """
         if not self.SOURCES:
             return True
         source = self.source
-        fields = [self[name] for name in (*source.fields(self), *self._own_names())]
-        if any(field.errors for field in fields) or self.addresses:
+        if any(self[name].errors for name in self._used_names()) or self.addresses:
             return True
         try:
-            source.check(self, self.draft())
+            source.complete(self)
+            if opens:
+                source.check(self, self.draft())
         except UnusableSource as error:
             self.add_error(source.path, error.sentences)
         return not any(field.errors for field in self)
+
+    def _used_names(self) -> list[str]:
+        """Return the fields of the chosen source and of this kind."""
+        return [*self.source.fields(self), *self._own_names()]
 
     def add_error(self, name: str, message: str) -> None:
         """Show an error at the field ``name``."""
@@ -231,7 +248,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         return cast(Address, self.meta.remote.check(text))
 
     def source_addresses(self) -> list[str]:
-        """Return the remote addresses in the fields that `scan_source` would read."""
+        """Return the remote addresses in the fields of the source."""
         return self.source.addresses(self) if self.SOURCES else []
 
     def credentials(self) -> Credentials:
@@ -264,6 +281,10 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         """Return the name of the field of the source, for an error of the source as a whole."""
         return self.source.path if self.SOURCES else "dataset_name"
 
+    def used_uploads(self) -> Collection[str]:
+        """Return the fields whose uploaded files are used."""
+        return ()
+
     def save_uploads(self, folder: Path) -> None:
         """Save the uploaded files of the validated form in the ``folder`` of the new job, for `recipe`."""
 
@@ -290,10 +311,10 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
                 source.fill(self, recipe)
                 return
 
-    def scan_source(self) -> Iterator[SourceSummary]:
-        """Return an iterator of increasingly complete summaries of the source; the last one is finished.
+    def complete_source(self) -> dict[str, list[str]]:
+        """Fill in what the source declares, for `digits.kinds.forms.previews`; return the errors of all fields.
 
-        Raises DigitsError for an invalid path or choice. `digits.kinds.forms.scanning` calls this in its own process.
+        Invalid sources of other splits are left out. Raises DigitsError for an invalid path or choice.
         """
         for field in self:
             if isinstance(field, SelectField):
@@ -301,18 +322,30 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
                     field.pre_validate(self)
                 except ValidationError as error:
                     raise BadRequest(f"{field.label.text}: {error}") from error
-        source = self.source
-        required = source.required_paths(self)
-        own = {name for split in SPLITS[1:] for name in source.own_fields(split)}
-        for name in (*source.fields(self), *self._own_names()):
+        required = self.source.required_paths(self)
+        own = {name for split in SPLITS[1:] for name in self.source.own_fields(split)}
+        for name in self._used_names():
             # The path of another split may be incomplete while it is typed.
             with contextlib.suppress(*([DigitsError] if name in own else [])):
                 if self[name].data or name in required:
                     self.resolve_paths(name)
-        try:
-            return source.summarize(self, self.draft())
-        except UnusableSource as error:
-            return iter([SourceSummary.unusable(error)])
+        self.set(dataset_name=self.dataset_name.data or "preview", seed=self.seed.data or 0)
+        self.validate_fields()
+        self._check_source(opens=False)
+        errors = errors_of(self)
+        for name in own & errors.keys():
+            self[name].data = self[name].default
+        return errors
+
+    def check_source(self) -> dict[str, list[str]]:
+        """Check the source, and return the errors of all fields."""
+        self._check_source(opens=True)
+        return errors_of(self)
+
+    def are_of_source(self, errors: Mapping[str, list[str]]) -> bool:
+        """Return whether some ``errors`` of fields are those of the training source, which cannot be read then."""
+        own = {name for split in SPLITS[1:] for name in self.source.own_fields(split)}
+        return any(name in errors and name not in own for name in self._used_names())
 
     def resolve_paths(self, name: str) -> None:
         """Replace the paths in the field ``name`` by the real ones; raises DigitsError if they are not allowed."""

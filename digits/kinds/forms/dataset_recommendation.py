@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from digits.kinds.advice.recommendation import Resources
 
@@ -38,17 +38,17 @@ _WITHOUT_IMAGES = ("text-classification", "image-gradients", "generic")
 class SourceFacts:
     """What is known about the source of a dataset of one ``kind``.
 
-    ``sizes`` are widths and heights of a sample of its images in pixels, and ``images`` is their number, if known.
-    ``splits`` are those that have sources of their own. ``columns`` maps the columns of a table that could be targets
-    to whether they contain numbers. ``test_field`` is the form's field for the share of the test split.
+    ``sizes`` are widths and heights of a sample of its images in pixels, and ``images`` is their number, if known; it
+    ``is_partial`` if there are more. ``splits`` are those that have sources of their own. ``test_field`` is the form's
+    field for the share of the test split.
     """
 
     kind: str
     sizes: Sequence[Size] = ()
     images: int | None = None
     splits: Collection[str] = ()
-    columns: Mapping[str, bool] = field(default_factory=dict)
     test_field: str = "pct_test"
+    is_partial: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,12 @@ class Advice:
 
 
 def recommend_dataset(facts: SourceFacts, resources: Resources) -> list[Advice]:
-    """Return the advice for a new dataset: up to one piece each for images, the test split, and columns.
+    """Return the advice for a new dataset: up to one piece each for images and the test split.
 
-    The fields are ``resize_width`` and ``resize_height`` with ``resize_mode``; the `SourceFacts.test_field`; and
-    ``target_columns``. Fields that the user has set keep their values: the caller leaves them out.
+    The fields are ``resize_width`` and ``resize_height`` with ``resize_mode``, and the `SourceFacts.test_field`. Fields
+    that the user has set keep their values: the caller leaves them out.
     """
-    return [
-        advice
-        for advice in (_image_size(facts, resources), _test_split(facts), _target_columns(facts))
-        if advice
-    ]
+    return [advice for advice in (_image_size(facts, resources), _test_split(facts)) if advice]
 
 
 def _image_size(facts: SourceFacts, resources: Resources) -> Advice | None:
@@ -141,21 +137,8 @@ def _test_split(facts: SourceFacts) -> Advice | None:
     """Return a share for testing if the source has no test split, and enough images."""
     if facts.images is None or "test" in facts.splits or facts.images * TEST_PERCENT < 100 * MIN_TEST_IMAGES:
         return None
+    images = "images" if facts.is_partial else f"{facts.images:,} images"
     return Advice(
         {facts.test_field: str(TEST_PERCENT)},
-        f"{TEST_PERCENT}% of the {facts.images:,} images are kept for testing: the model never sees them.",
-    )
-
-
-def _target_columns(facts: SourceFacts) -> Advice | None:
-    """Return the columns of numbers if others contain text."""
-    texts = [name for name, is_number in facts.columns.items() if not is_number]
-    numbers = [name for name, is_number in facts.columns.items() if is_number]
-    if not texts or not numbers or facts.kind != "image-regression":
-        return None
-    them = ", ".join(f"“{name}”" for name in texts)
-    is_one = len(texts) == 1
-    return Advice(
-        {"target_columns": ", ".join(numbers)},
-        f"The column{'' if is_one else 's'} {them} contain{'s' if is_one else ''} text, which cannot be a target.",
+        f"{TEST_PERCENT}% of the {images} are kept for testing: the model never sees them.",
     )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import partial
-from types import MappingProxyType
-from typing import Any, Generic, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic
 
 from msgspec import Struct
 from wtforms import Form, SelectField, StringField
@@ -17,9 +15,7 @@ from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
 from digits.kinds.forms.fields import AllowedFiles, Binding, Bound, RequiredIf, as_field_error, text_field
-from digits.kinds.forms.record_summary import summarize_source
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.sources.records import RecordMapping, RecordSource, first_record
 
@@ -98,9 +94,7 @@ class RecordFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
 class Records(FormSource):
     """TFRecord files, whose settings are a subclass of `RecordSource`.
 
-    The class ``mapping`` describes the records; its instances are also
-    `digits.kinds.forms.record_summary.DescribedRecords`. ``none`` contains the fields that can be left without a
-    feature, and the words of that choice.
+    The class ``mapping`` describes the records.
     """
 
     method = METHOD
@@ -114,14 +108,9 @@ class Records(FormSource):
         mapping: type[RecordMapping],
         *,
         attribute: str = "records",
-        none: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.settings, self.attribute, self.mapping, self._none = settings, attribute, mapping, none
+        self.settings, self.attribute, self.mapping = settings, attribute, mapping
 
     def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
         files = recipe.records.find()
         self.mapping(recipe, files, first_record(files.splits["train"]))
-
-    def summarize(self, form: ImageDatasetForm[Any], recipe: Any) -> Iterator[SourceSummary]:
-        guess, map_records = partial(self.mapping.guess, recipe), partial(self.mapping, recipe)
-        return summarize_source(recipe.records.find, guess, cast(Any, map_records), self._none)

@@ -12,9 +12,9 @@ import json
 import os
 import signal
 import sys
-import tempfile
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,11 +28,11 @@ from digits.data.parallel import available_cores
 from digits.data.sources.plan import show
 from digits.kinds.advice.recommendation import Resources
 from digits.kinds.forms.dataset_recommendation import Advice, SourceFacts, recommend_dataset
-from digits.kinds.forms.summary import MAX_SECONDS, SourceSummary, Suggestion
+from digits.kinds.forms.summary import SourceSummary, Suggestion
 
 MEMORY_BYTES = 6 << 30
 # A summary ends earlier, unless one piece of a source takes longer than all others may.
-SECONDS = int(3 * MAX_SECONDS)
+SECONDS = 60
 
 _LATER = "It is examined when the dataset is created."
 _TOO_LARGE = f"The source is too large to be summarized here. {_LATER}"
@@ -151,26 +151,37 @@ def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     limit_resources(request.memory_bytes)
     signal.alarm(SECONDS)
-    for line in map(_line, _summaries(request)) if request.new is None else _drafts(request, request.new):
-        sys.stdout.buffer.write(line)
-        sys.stdout.buffer.flush()
+    if request.new is None:
+        _summarize(request, lambda summary: _write(_line(summary)))
+    else:
+        _write(msgspec.json.encode(_draft(request, request.new)) + b"\n")
 
 
-def _summaries(request: Request) -> Iterator[SourceSummary]:
-    last = SourceSummary(refused=_FAILED)
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line)
+    sys.stdout.buffer.flush()
+
+
+def _summarize(request: Request, send: Callable[[SourceSummary], None]) -> SourceSummary:
+    """Return the last summary of the source; ``send`` receives all."""
+    # Imported late, because the server imports this module only to run it.
+    from digits.kinds.forms import previews
+
+    sent: list[SourceSummary] = []
+
+    def add(summary: SourceSummary) -> None:
+        sent[:] = [summary]
+        send(summary)
+
     try:
         with _form(request) as form:
-            for last in form.scan_source():
-                yield last
-        # Until this exists, the page shows the summary, which is finished.
-        if not last.refused:
-            with _form(request) as form:
-                yield _planned(request, form, last)
+            add(previews.summarize(form, add, partial(_advise, request, form)))
     except DigitsError as error:
-        yield _refusal(error)
+        add(_refusal(error))
     except MemoryError:
-        if not last.facts:
-            yield SourceSummary(refused=_TOO_LARGE)
+        if not (sent and sent[0].finished):
+            add(SourceSummary(refused=_TOO_LARGE))
+    return sent[0]
 
 
 def _refusal(error: DigitsError) -> SourceSummary:
@@ -182,44 +193,18 @@ def _refusal(error: DigitsError) -> SourceSummary:
     return SourceSummary(refused=error.message, suggestion=suggestion)
 
 
-def _planned(request: Request, form: Any, summary: SourceSummary) -> SourceSummary:
-    """Return ``summary`` with what planning the dataset of the form reveals, or with the errors of the form.
-
-    The first records have the recommended size, unless the request contains another one.
-    """
-    from digits.kinds.forms import previews
-    from digits.kinds.forms.fields import errors_of
-
-    form.dataset_name.data = form.dataset_name.data or "preview"
-    form.seed.data = form.seed.data or 0
-    if not form.validate():
-        return replace(summary, errors=errors_of(form))
-    advice: list[Advice] = []
-
-    def advise(preview: previews.Preview) -> dict[str, Any]:
-        facts = SourceFacts(
-            request.kind,
-            sizes=summary.sizes,
-            images=preview.total,
-            splits=preview.splits,
-            test_field=form.SHARES[1] if form.SHARES else "",
-        )
-        resources = Resources(device=request.device, cores=available_cores())
-        advice[:] = recommend_dataset(facts, resources)
-        return _settings_of(advice, {name for name, _ in request.fields})
-
-    with tempfile.TemporaryDirectory() as folder:
-        form.save_uploads(Path(folder))
-        preview = previews.preview(form.recipe(), has_images=form.has_images, advise=advise)
-    return replace(
-        summary,
-        advice=advice,
-        previews=preview.pictures,
-        remedies=preview.suggestions,
-        total=preview.total,
-        splits=preview.splits,
-        errors={form.source_field(): [preview.problem]} if preview.problem else {},
+def _advise(request: Request, form: Any, summary: SourceSummary, images: int) -> dict[str, Any]:
+    """Add advice to ``summary``, and return the settings of images that the request leaves open."""
+    facts = SourceFacts(
+        request.kind,
+        sizes=summary.sizes,
+        images=images,
+        splits=summary.splits,
+        test_field=form.SHARES[1] if form.SHARES else "",
+        is_partial=not summary.total,
     )
+    summary.advice = recommend_dataset(facts, Resources(device=request.device, cores=available_cores()))
+    return _settings_of(summary.advice, {name for name, _ in request.fields})
 
 
 def _open(advice: Sequence[Advice], chosen: set[str]) -> list[Advice]:
@@ -230,8 +215,7 @@ def _open(advice: Sequence[Advice], chosen: set[str]) -> list[Advice]:
 def _fill_recommended(request: Request, form: Any) -> list[str]:
     """Fill in the recommended values of fields that the request lacks; return the reasons."""
     chosen = {name for name, _ in request.fields}
-    *_, summary = _summaries(request)
-    advice = _open(summary.advice, chosen)
+    advice = _open(_summarize(request, lambda summary: None).advice, chosen)
     for piece in advice:
         for name, text in piece.fields.items():
             form[name].process_formdata([text])
@@ -250,7 +234,7 @@ def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
     }
 
 
-def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:
+def _draft(request: Request, new: NewJob) -> Draft:
     from digits.core import job
     from digits.kinds.jobs import DatasetJob
 
@@ -261,15 +245,15 @@ def _drafts(request: Request, new: NewJob) -> Iterator[bytes]:
             reasons = _fill_recommended(request, form) if form.recommended.data and form.SOURCES else []
             draft = draft_of(form, new)
             draft.warnings += reasons
+            return draft
     except MemoryError:
-        draft = Draft(problem=_TOO_LARGE_TO_CHECK)
+        return Draft(problem=_TOO_LARGE_TO_CHECK)
     except DigitsError as error:
-        draft = _refused(error)
+        return _refused(error)
     except OSError as error:
         if (explained := explain(error)) is None:
             raise
-        draft = _refused(explained)
-    yield msgspec.json.encode(draft) + b"\n"
+        return _refused(explained)
 
 
 def _refused(error: DigitsError) -> Draft:

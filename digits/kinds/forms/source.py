@@ -1,8 +1,8 @@
-"""A source that the form of a dataset offers: its fields, its settings in the recipe, its check and its summary."""
+"""A source that the form of a dataset offers: its fields, its settings in the recipe, its check and its suggestion."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -11,7 +11,7 @@ from wtforms import SelectField
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
 from digits.kinds.forms.fields import choices
-from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.summary import Suggestion
 
 # An ImageDatasetForm, whose module imports this one.
 DatasetForm: TypeAlias = Any
@@ -79,12 +79,15 @@ class FormSource:
         if self.attribute:
             form.fill_struct(getattr(recipe, self.attribute))
 
+    def complete(self, form: DatasetForm) -> None:
+        """Fill in what valid fields leave open; may add errors to fields, and raise UnusableSource."""
+
     def check(self, form: DatasetForm, recipe: Any) -> None:
         """Raise UnusableSource if the beginning of the source cannot be read with the settings of ``recipe``."""
 
-    def summarize(self, form: DatasetForm, recipe: Any) -> Iterator[SourceSummary]:
-        """Return increasingly complete summaries of the source; the last one is finished. Raises UnusableSource."""
-        raise NotImplementedError
+    def suggest(self, form: DatasetForm, recipe: Any) -> Suggestion | None:
+        """Return the question about the source to ask beside its summary, if there is one."""
+        return None
 
 
 def method_field(sources: Sequence[FormSource]) -> SelectField:

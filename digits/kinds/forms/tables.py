@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, Protocol
+from typing import Any, Generic
 
 from msgspec import Struct
 from wtforms import Form, StringField
@@ -16,8 +16,10 @@ from wtforms.validators import Length, Optional, ValidationError
 from digits.core.remote import is_address, names_folder
 from digits.core.splits import SPLITS
 from digits.data.data_roots import Roots
-from digits.data.sources.plan import UnusableSource
-from digits.data.tables.tables import Dialect, Row, absolute_paths
+from digits.data.records.shards import files_in, is_shard
+from digits.data.sources.declared_splits import affixed_splits, split_of
+from digits.data.sources.plan import UnusableSource, show
+from digits.data.tables.tables import Dialect, absolute_paths
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
 from digits.kinds.forms.fields import (
     AllowedFiles,
@@ -31,8 +33,7 @@ from digits.kinds.forms.fields import (
     text_field,
 )
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary, Suggestion
-from digits.kinds.forms.table_summary import RowSource, suggest_tables, summarize_tables
+from digits.kinds.forms.summary import Suggestion
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.sources.tables import (
     CreateFromLines,
@@ -101,16 +102,6 @@ class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
     table_test = text_field("Test table", CreateFromTable, "test_table", AllowedFiles())
 
 
-class TableOverview(Protocol):
-    """Opens the rows of a table, and describes them."""
-
-    def open(self, table: SplitTable) -> RowSource[Any]:
-        """Open a table; raises UnusableSource."""
-
-    def describe(self, rows: list[Row[Any]], summary: SourceSummary) -> None:
-        """Add facts, problems and bars about the usable rows to ``summary``."""
-
-
 class Tables(FormSource):
     """A table that lists images, with the settings of `CreateFromTable`; ``names`` are fields of further settings.
 
@@ -125,10 +116,9 @@ class Tables(FormSource):
     def __init__(
         self,
         open_rows: Callable[[Any, SplitTable, int], TableRows[Any]],
-        overview: Callable[[Any], TableOverview],
         *names: str,
     ) -> None:
-        self._open_rows, self._overview = open_rows, overview
+        self._open_rows = open_rows
         tables = ("table_train", "image_folder", "image_column", "table_val", "table_test")
         self.names = (*tables, *DIALECT, *names)
 
@@ -154,18 +144,40 @@ class Tables(FormSource):
         tables = tables_at(recipe.table, recipe.folder)
         check_columns(tables["train"], partial(self._open_rows, recipe))
 
-    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Iterator[SourceSummary]:
+    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Suggestion | None:
         tables = tables_at(recipe.table, recipe.folder)
-        overview = self._overview(recipe)
-        return summarize_tables(tables, overview.open, overview.describe, suggest(form, tables))
+        return suggest_tables(form, tables["train"].paths[0], "table_{}", tables)
 
 
-def suggest(form: ImageDatasetForm[Any], tables: Mapping[str, SplitTable]) -> Suggestion | None:
-    """Suggest validation and test tables next to the training table, for empty fields."""
-    splits = (split for split in SPLITS[1:] if split in tables or form.text_of(f"table_{split}"))
-    filled = {f"table_{split}" for split in splits}
+def suggest_tables(
+    form: ImageDatasetForm[Any], table: Path, fields: str, own: Collection[str] = ()
+) -> Suggestion | None:
+    """Suggest the tables next to the training ``table`` for the empty ``fields`` of splits, with ``{}`` for a name.
+
+    The splits ``own`` have tables.
+    """
     is_allowed: Callable[[Path], bool] = form.meta.data_roots.contain
-    return suggest_tables(tables["train"].paths[0], filled, is_allowed)
+    beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
+    splits = {path: split_of(path) for path in beside} if is_shard(table) else _splits_of_stems(beside, table)
+    found = {
+        fields.format(split): next(path for path, named in splits.items() if named == split)
+        for split in SPLITS[1:]
+        if split in splits.values()
+        and split not in own
+        and not any(form[fields.format(split)].raw_data or [])
+    }
+    if splits.get(table) != "train" or not found:
+        return None
+    names = [show(path.name) for path in found.values()]
+    return Suggestion.use_separately(names, "table", {name: str(path) for name, path in found.items()})
+
+
+def _splits_of_stems(paths: list[Path], table: Path) -> dict[Path, str]:
+    """Return the splits of the ``paths`` whose names contain the same as that of ``table`` besides a split."""
+    for group in affixed_splits(path.stem for path in paths).values():
+        if any(table.stem in stems for stems in group.values()):
+            return {path: split for path in paths for split, stems in group.items() if path.stem in stems}
+    return {}
 
 
 def default_folder(table: str, roots: Roots) -> str:

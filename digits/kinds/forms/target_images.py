@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -17,9 +17,8 @@ from digits.data.databases.folders import find_job
 from digits.data.images import images
 from digits.data.images.lists import walk_images
 from digits.data.sources.declared_splits import describe_splits, split_folders
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import UnusableSource, show
 from digits.data.sources.target_images import find_folders, find_similar_folders, find_split_pairs
-from digits.data.tables.tables import Row
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm, required_integer
 from digits.kinds.forms.fields import (
     AllowedFiles,
@@ -33,14 +32,8 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.records import RecordFields, feature_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary, Suggestion
+from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import NO_TABLE, DialectFields, optional_name
-from digits.kinds.forms.target_image_summary import (
-    TargetImageOverview,
-    describe_sources,
-    suggest_mixing,
-    summarize_target_image_table,
-)
 from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 from digits.kinds.sources.tables import check_columns, tables_at
 from digits.kinds.sources.target_image_recipe import (
@@ -49,8 +42,7 @@ from digits.kinds.sources.target_image_recipe import (
     TargetImageRecords,
     TargetImageTable,
 )
-from digits.kinds.sources.target_image_tables import TargetImageRows, open_target_images
-from digits.kinds.sources.target_images import FoundTargetImages, Pair, pair_lists
+from digits.kinds.sources.target_image_tables import open_target_images
 
 AnyTargetRecipe = TypeVar("AnyTargetRecipe", bound=CreateWithTargetImages)
 
@@ -66,7 +58,7 @@ class Folders(FormSource):
     """Folders of images and of target images.
 
     Without a target folder, the image folder may contain both as folders with usual names; those of targets are
-    ``target_folders``, in lowercase. ``describe`` adds to a summary what the kind finds in the images.
+    ``target_folders``, in lowercase.
     """
 
     method = "folder"
@@ -77,14 +69,9 @@ class Folders(FormSource):
     names = FOLDERS["train"]
     extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder", *LIST_FIELDS)
     own = ("has_{}_folder", "{}_list")
-    pair: Pair = staticmethod(pair_lists)
 
-    def __init__(
-        self,
-        target_folders: tuple[str, ...],
-        describe: Callable[[Any, FoundTargetImages, SourceSummary], None],
-    ) -> None:
-        self._target_folders, self._describe = target_folders, describe
+    def __init__(self, target_folders: tuple[str, ...]) -> None:
+        self._target_folders = target_folders
 
     def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
         separate = [split for split in SPLITS[1:] if form[f"has_{split}_folder"].data]
@@ -101,7 +88,7 @@ class Folders(FormSource):
         for split, folders in recipe.folders().items():
             form.set(**dict(zip(FOLDERS[split], (folders.images, folders.targets), strict=True)))
 
-    def complete(self, form: ImageDatasetForm[Any], split: str) -> None:
+    def complete_split(self, form: ImageDatasetForm[Any], split: str) -> None:
         """Find the folders of images and targets in that of the images, if none is entered for the targets.
 
         Raises ValidationError if there are none but the kind needs some.
@@ -118,10 +105,17 @@ class Folders(FormSource):
         folders = None if skips else self.find_sources(form, Path(image_field.data))
         if folders:
             if split == "train":
-                _use_validation(form, Path(image_field.data))
-                if lists := self.find_lists(form, Path(image_field.data), folders[0]):
+                root = Path(image_field.data)
+                _use_validation(form, root)
+                form.found.append(_describe_sources(root, *folders))
+                if lists := self.find_lists(form, root, folders[0]):
                     form.set(**list_fields(lists))
                     form.notes.append(describe_splits({name: paths[0] for name, paths in lists.items()}))
+                    form.suggestion = Suggestion(
+                        "Mix the images of all splits, and divide them again?",
+                        "Mix them",
+                        dict(zip(FOLDERS["train"], map(str, folders), strict=True)),
+                    )
             image_field.data, target_field.data = map(str, folders)
         elif not target_field.data:
             self.check_without_targets(image_field.data)
@@ -185,36 +179,13 @@ class Folders(FormSource):
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         check_images(form, (name for split in recipe.folders() for name in FOLDERS[split]))
 
-    def summarize(
-        self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages
-    ) -> Iterator[SourceSummary]:
-        folders, note, suggestion = self.scanned_folders(form)
-        describe = partial(self._describe, recipe)
-        return TargetImageOverview(
-            folders, recipe.target_word, describe, note, suggestion, self.pair
-        ).summaries()
 
-    def scanned_folders(
-        self, form: ImageDatasetForm[Any]
-    ) -> tuple[TargetImageFolders, str, Suggestion | None]:
-        """Return the folders to summarize, a note about where they were found, and a suggestion."""
-        entered = self._folders(form, "train")
-        if entered.targets:
-            targets = self.resolve_targets(form, entered.targets)
-            return TargetImageFolders(images=entered.images, targets=targets), "", None
-        if splits := self.declared_splits(form):
-            images, declared = splits["train"]
-            note = describe_splits({name: paths[0] for name, paths in splits.items()})
-            return TargetImageFolders(images=str(images), targets=str(declared or "")), note, None
-        root = Path(entered.images)
-        folders = self.find_sources(form, root)
-        if not folders:
-            return entered, "", None
-        note, suggestion = describe_sources(root, *folders), None
-        if lists := self.find_lists(form, root, folders[0]):
-            note += f" {describe_splits({name: paths[0] for name, paths in lists.items()})}"
-            suggestion = suggest_mixing(*folders)
-        return TargetImageFolders(images=str(folders[0]), targets=str(folders[1])), note, suggestion
+def _describe_sources(root: Path, images: Path, targets: Path) -> str:
+    """Return a note about the paths of images and of targets that were found in ``root`` and are used."""
+    if images == root == targets:
+        return "The label images are beside the images."
+    names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
+    return f"Used: {joined(names if images != root else names[1:])}."
 
 
 def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, str | bool]:
@@ -237,21 +208,13 @@ def _use_validation(form: ImageDatasetForm[Any], root: Path) -> None:
 
 
 class Table(FormSource):
-    """A table with an image and a target image in each row.
-
-    ``describe`` adds to a summary what the kind finds in the first usable rows.
-    """
+    """A table with an image and a target image in each row."""
 
     method = "csv"
     title = "Table"
     attribute = "table"
     settings = TargetImageTable
     path = "table_train"
-
-    def __init__(
-        self, describe: Callable[[Any, TargetImageRows, list[Row[str]], SourceSummary], None]
-    ) -> None:
-        self._describe = describe
 
     def read(self, form: Any) -> dict[str, Any]:
         folder = form.text_of("image_folder") or form.default_folder(form.text_of(self.path))
@@ -267,11 +230,6 @@ class Table(FormSource):
         assert recipe.table is not None
         train = tables_at(recipe.table.table, recipe.table.folder)["train"]
         check_columns(train, partial(open_target_images, recipe))
-
-    def summarize(
-        self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages
-    ) -> Iterator[SourceSummary]:
-        return summarize_target_image_table(recipe, partial(self._describe, recipe))
 
 
 class TargetImageForm(
@@ -337,7 +295,7 @@ class TargetImageForm(
         folders = self.SOURCES[0]
         assert isinstance(folders, Folders)
         if split == "train" or self[f"has_{split}_folder"].data:
-            folders.complete(self, split)
+            folders.complete_split(self, split)
 
     def validate_label_folder(self, field: StringField) -> None:
         self._complete("train")

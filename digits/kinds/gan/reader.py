@@ -43,8 +43,7 @@ def read(recipe: CreateGan, progress: Progress) -> Plan:
         target: Target = LabelSet.of(names).with_statistics(values)
         warnings, unusable = faults.remarks(), faults.unusable
     else:
-        progress.reading(f"Reading {show(recipe.folder)}")
-        images = list_images(root)
+        images = list_images(root, progress)
         images.need_images()
         split = SplitPlan(ImageFolder(root), images.files, [0.0] * len(images.files))
         target, groups, warnings, unusable = NO_TARGET, [], images.remarks(), []

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from wtforms import StringField
 
 from digits.core.recipe import CreateDataset
-from digits.data.records.features import ExampleFeatures, guess_input, guess_target
-from digits.data.records.files import RecordFiles
 from digits.data.sources.plan import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
@@ -22,12 +18,10 @@ from digits.kinds.forms.fields import (
     optional_path,
     text_field,
 )
-from digits.kinds.forms.record_summary import summarize_source
-from digits.kinds.forms.records import ShapeField, feature_field, shape_text
+from digits.kinds.forms.records import ShapeField, feature_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.generic.databases import Databases
-from digits.kinds.generic.reader import find, map_features
+from digits.kinds.generic.reader import map_features
 from digits.kinds.generic.recipe import CreateGeneric
 
 
@@ -46,14 +40,6 @@ class Records(FormSource):
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateGeneric) -> None:
         map_features(recipe)
-
-    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateGeneric) -> Iterator[SourceSummary]:
-        return summarize_source(
-            lambda: find(recipe),
-            partial(_guess, recipe),
-            partial(_RecordOverview, recipe),
-            {"target_feature": "None"},
-        )
 
 
 class Prebuilt(FormSource):
@@ -160,46 +146,3 @@ class DatasetForm(SharesForm[Any]):
         super().fill_source(recipe)
         if isinstance(recipe, CreateGeneric):
             self.set(force_same_shape="0" if recipe.resize else "1", dsopts_force_same_shape="1")
-
-
-def _guess(source: CreateGeneric, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
-    """Return the feature that each field of the form has by default, or an empty string."""
-    input_guess = files.image or guess_input(first)
-    return {
-        "input_feature": input_guess,
-        "target_feature": guess_target(first, source.input_feature or input_guess),
-    }
-
-
-class _RecordOverview:
-    """The inputs and targets in TFRecord files, and their description; raises UnusableSource."""
-
-    def __init__(self, source: CreateGeneric, files: RecordFiles, first: ExampleFeatures) -> None:
-        self._mapping = mapping = map_features(source)
-        self.image = None if mapping.array else mapping.image
-        self.chosen = {"input_feature": mapping.image.name}
-        if mapping.target:
-            self.chosen["target_feature"] = mapping.target.name
-
-    def check(self, features: ExampleFeatures) -> None:
-        """Read the numbers of a record; raises ValueError with a message."""
-        for feature in (self._mapping.array, self._mapping.target):
-            if feature is not None:
-                feature.read(features)
-
-    def describe(self, summary: SourceSummary) -> None:
-        """Add the shapes of the inputs and the targets."""
-        what = "numbers" if self._mapping.array else "images"
-        shape = shape_text(self._mapping.shape)
-        summary.facts += [
-            f"Inputs: {what}, height × width × channels {shape}.",
-            f"Targets: {self._target()}.",
-        ]
-
-    def _target(self) -> str:
-        target = self._mapping.target
-        if target is None:
-            return "none"
-        if target.shape:
-            return f"{target.dtype} of shape {shape_text(target.shape)}"
-        return f"one {target.dtype} number"

@@ -39,7 +39,14 @@ from digits.data.sources.plan import (
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.target import Target
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.sources.records import NO_TARGET, RecordReader, divide_records, first_record, need_feature
+from digits.kinds.sources.records import (
+    NO_TARGET,
+    RecordReader,
+    divide_records,
+    first_record,
+    need_feature,
+    say_files,
+)
 
 TARGET = "target/numbers"
 DATABASE_ADVICE = (
@@ -199,9 +206,37 @@ class _Statistics:
         return deviation
 
 
+def _show(recipe: CreateGeneric, progress: Progress) -> Mapping:
+    """Report the features of the first record, and return the mapping; raises UnusableSource."""
+    files = find(recipe)
+    first = first_record(files.splits["train"])
+    say_files(files, progress)
+    guess = files.image or guess_input(first)
+    target = guess_target(first, recipe.input_feature or guess)
+    offered: dict[str, Any] = {
+        "guessed": {"input_feature": guess, "target_feature": target},
+        "none": {"target_feature": "None"},
+    }
+    progress.show_features(first, chosen={}, **offered)
+    mapping = map_features(recipe)
+    chosen = {"input_feature": mapping.image.name}
+    if mapping.target:
+        chosen["target_feature"] = mapping.target.name
+    image = None if mapping.array else mapping.image
+    progress.show_features(first, image, chosen=chosen, **offered)
+    return mapping
+
+
+def _describe_target(target: NumberFeature | None) -> str:
+    if target is None:
+        return "none"
+    shape = "×".join(map(str, target.shape))
+    return f"{target.dtype} of shape {shape}" if shape else f"one {target.dtype} number"
+
+
 def read(recipe: CreateGeneric, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource that names files and records, and OSError."""
-    mapping = map_features(recipe)
+    mapping = _show(recipe, progress)
     height, width, channels = mapping.shape
     if (recipe.height, recipe.width, recipe.dtype) != (height, width, mapping.dtype) and not recipe.resize:
         raise UnusableSource(
@@ -224,10 +259,14 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
     notes = SourceNotes()
     records = RecordReader(files, mapping.image, check, recipe.max_unusable_percent, notes)
     splits = divide_records(records.splits(progress), recipe)
+    inputs, sizes = "numbers" if mapping.array else "images", "×".join(map(str, mapping.shape))
+    progress.say(f"Inputs: {inputs}, height × width × channels {sizes}.")
+    progress.say(f"Targets: {_describe_target(mapping.target)}.")
     spec = _target_spec(mapping.target, statistics)
     return GenericPlan(
         spec,
         splits,
+        warnings=notes.warnings,
         unusable=notes.unusable,
         stacked=channels // recipe.channels if mapping.array else 1,
         dtype=recipe.dtype,

@@ -43,8 +43,14 @@ def read(recipe: CreateImageToImage, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource and OSError."""
     notes = SourceNotes()
     splits = plan_splits(recipe, progress, notes)
+    if not _has_targets(splits["train"]):
+        progress.say("Without target images, each image is its own target.")
     target = TargetImage.of(recipe.height, recipe.width, recipe.channels)
     return ImagePlan(target, dict(splits), [], notes.warnings, notes.unusable)
+
+
+def _has_targets(split: TargetImageSplit) -> bool:
+    return split.target_images != split.images or split.files != split.targets
 
 
 def _check_proportions(target: tuple[int, int], image: tuple[int, int]) -> None:

@@ -8,9 +8,9 @@ from digits.kinds.forms.fields import Binding, NamesField, choices, optional_pat
 from digits.kinds.forms.records import RecordFields, Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.tables import TableFields, Tables
-from digits.kinds.multilabel.overview import Overview, RecordOverview
 from digits.kinds.multilabel.reader import open_labels
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
+from digits.kinds.multilabel.records import LabelSetMapping
 
 LAYOUTS = choices(
     ("auto", "Detect automatically"),
@@ -33,10 +33,9 @@ class DatasetForm(TableFields[CreateMultilabel], RecordFields[CreateMultilabel])
     SOURCES = (
         Tables(
             open_labels,
-            Overview,
             *("label_columns", "layout", "separator"),
         ),
-        Records(LabelRecords, RecordOverview),
+        Records(LabelRecords, LabelSetMapping),
     )
 
     method = method_field(SOURCES)

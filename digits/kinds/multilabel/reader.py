@@ -21,6 +21,7 @@ from digits.data.sources.plan import (
     Progress,
     SplitPlan,
     UnusableSource,
+    count_of,
     first_lines,
     listed,
     show,
@@ -29,7 +30,6 @@ from digits.data.tables.columns import FLAGS, Column, is_list, list_items
 from digits.data.tables.contents import refuse_contents
 from digits.data.tables.parquet import ParquetImages
 from digits.data.tables.tables import (
-    MAX_TABLE_BYTES,
     Cells,
     Row,
     SourceNotes,
@@ -55,6 +55,12 @@ from digits.kinds.versions.groups import NO_LABEL, group_flags
 
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}
+SEPARATOR_NAMES: dict[Separator, str] = {
+    "space": "spaces",
+    "comma": "commas",
+    "semicolon": "semicolons",
+    "bar": "vertical bars",
+}
 TABLE_HINT = ", and check the label column and separator"
 
 Labels = tuple[str, ...]
@@ -68,12 +74,10 @@ class _Choices(msgspec.Struct):
 class LabelRows(TableRows[Labels]):
     """The ``rows`` of a table with the labels of each image.
 
-    In the ``recipe``, the layout and, for lists, the separator are those of the table instead of ``auto``. If the lists
-    ``have_brackets``, the separator does not matter.
+    In the ``recipe``, the layout and, for lists, the separator are those of the table instead of ``auto``.
     """
 
     recipe: CreateMultilabel
-    have_brackets: bool = False
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,8 @@ def read(recipe: CreateMultilabel, progress: Progress) -> Plan:
     splits, labels = read_source(recipe, progress, notes)
     values = {name: np.array(split.targets, np.float32) for name, split in splits.items()}
     train = values["train"]
+    each = float(train.sum()) / max(1, len(train))
+    progress.say(f"{count_of(len(labels), 'label')}, on average {each:.2g} per image.")
     notes.warnings += _label_remarks(labels, train)
     groups, places = group_records(labels, values)
     for name, split in splits.items():
@@ -162,7 +168,7 @@ def _read_tables(
     tables = find_tables(recipe)
     images: dict[str, LabeledImages] = {}
     for name, table in report_each(tables, progress):
-        images[name], recipe = read_table(recipe, table, name, notes)
+        images[name], recipe = read_table(recipe, table, name, progress, notes)
         file = show(table.paths[0].name)
         notes.warnings += [f"{file}: {remark}" for remark in images[name].remarks()]
     labels = _all_labels(recipe, images.values())
@@ -174,14 +180,14 @@ def _read_tables(
 
 
 def read_table(
-    recipe: CreateMultilabel, table: SplitTable, split: str, notes: SourceNotes
+    recipe: CreateMultilabel, table: SplitTable, split: str, progress: Progress, notes: SourceNotes
 ) -> tuple[LabeledImages, CreateMultilabel]:
     """Read the table of ``split``, and return the recipe with the layout that was detected.
 
     Rows that cannot be used are added to ``notes``. Raises UnusableSource that names the first faulty lines.
     """
-    opened = open_labels(recipe, table, MAX_TABLE_BYTES)
-    rows, _ = table.usable_rows(opened, recipe, split, notes)
+    opened = open_labels(recipe, table, progress.max_bytes)
+    rows, _ = table.usable_rows(opened, recipe, split, progress, notes)
     return LabeledImages.combine(rows, opened.images), opened.recipe
 
 
@@ -210,7 +216,23 @@ def open_labels(recipe: CreateMultilabel, table: SplitTable, max_bytes: int) -> 
         )
     else:
         parse = _list_parser(len(opened.columns), places[0], SEPARATORS[recipe.separator])
-    return LabelRows(opened, image, places, opened.parse(table.folder, image, parse), recipe, have_brackets)
+    return LabelRows(
+        opened,
+        image,
+        places,
+        opened.parse(table.folder, image, parse),
+        recipe,
+        contents=_contents(recipe, have_brackets),
+        role="label" if recipe.layout == "columns" else "labels",
+    )
+
+
+def _contents(recipe: CreateMultilabel, have_brackets: bool) -> str:
+    if recipe.layout == "columns":
+        return "a column of 0 and 1 for each label"
+    is_list = have_brackets or recipe.separator == "auto"
+    how = "as lists in brackets" if is_list else f"separated by {SEPARATOR_NAMES[recipe.separator]}"
+    return f"labels in “{show(recipe.label_columns[0])}”, {how}"
 
 
 def _is_header(cells: Cells) -> bool:

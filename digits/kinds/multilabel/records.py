@@ -160,6 +160,7 @@ def read(
     Skipped records are added to ``notes``. The targets are zeros and ones for the labels, float32 [labels].
     """
     mapping, splits = read_records(recipe, LabelSetMapping, progress, notes)
+    progress.say("A feature lists the labels." if mapping.layout == "list" else "0 and 1 for each label.")
     labels = mapping.names or sort_labels(
         {label for split in splits.values() for own in split.targets for label in own}
     )

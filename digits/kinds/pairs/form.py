@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.forms.dataset import SharesForm, required_integer
 from digits.kinds.forms.fields import AllowedFiles, check_images, choices, optional_path, select, text_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.forms.tables import default_folder
-from digits.kinds.pairs.overview import summarize
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 
@@ -60,9 +57,6 @@ class Pairs(FormSource):
                     read_rows(Path(source), Path(folder), MAX_HEADER_BYTES)
                 except UnusableSource as error:
                     form.add_error(SOURCE_FIELDS[split], error.sentences)
-
-    def summarize(self, form: Any, recipe: CreatePairs) -> Iterator[SourceSummary]:
-        return summarize(Path(recipe.source), Path(recipe.folder))
 
 
 class DatasetForm(SharesForm[CreatePairs]):

@@ -18,11 +18,11 @@ from digits.data.sources.plan import (
     SplitPlan,
     UnusableSource,
     choose,
+    count_of,
     show,
 )
 from digits.data.sources.shares import Shares, permute
 from digits.data.tables.tables import (
-    MAX_TABLE_BYTES,
     Cells,
     Faults,
     Row,
@@ -36,6 +36,7 @@ from digits.data.tables.tables import (
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.pairs.recipe import CreatePairs
 
+MAX_IMAGES_PROBED = 1000
 # In the order of the labels 0 and 1.
 NAMES = ["different", "same"]
 _LABELS = {"0": 0, "1": 1, "0.0": 0, "1.0": 1, "different": 0, "same": 1, "no": 0, "yes": 1}
@@ -71,14 +72,17 @@ def read(recipe: CreatePairs, progress: Progress) -> Plan:
         root = Path(source if os.path.isdir(source) else folder)
         parts: dict[Split, list[Pair]] = {}
         if not os.path.isdir(source):
-            parts = read_pairs(recipe, Path(source), root, name, notes, declares_splits=len(sources) == 1)
+            is_only = len(sources) == 1
+            parts = read_pairs(recipe, Path(source), root, name, progress, notes, declares_splits=is_only)
             if name == "train":
                 pairs, own = parts["train"], recipe.shares([*sources, *parts])
                 parts |= own.cut([[pairs[place] for place in permute(len(pairs), recipe.seed)]])
         elif name == "train":
-            parts = _pairs_of_folder(recipe, shares, notes.warnings)
+            parts = _pairs_of_folder(recipe, shares, progress, notes.warnings)
         else:
-            parts = {name: _pairs_of_separate_folder(recipe, source, name, notes.warnings)}
+            classes = list_classes(root, progress, notes.warnings)
+            # A quarter as many pairs as for training.
+            parts = {name: draw_pairs(classes, max(2, recipe.pairs // 4), recipe.seed, name)}
         splits |= {split: _split(pairs, root, source) for split, pairs in parts.items()}
     target = ClassIndex.of(NAMES)
     return PairPlan(target, splits, NAMES, notes.warnings, notes.unusable, required_groups=2, stacked=2)
@@ -89,6 +93,7 @@ def read_pairs(
     path: Path,
     root: Path,
     split: Split,
+    progress: Progress,
     notes: SourceNotes,
     *,
     declares_splits: bool = False,
@@ -97,9 +102,16 @@ def read_pairs(
 
     If it ``declares_splits``, return those of each split. Skipped rows are added to ``notes``.
     """
-    rows, table = read_rows(path, root, MAX_TABLE_BYTES, declares_splits=declares_splits)
+    rows, table = read_rows(path, root, progress.max_bytes, declares_splits=declares_splits)
     faults = Faults(path, recipe.max_unusable_percent, split)
-    usable, values = usable_rows(rows, faults)
+    usable, values = usable_rows(progress.take(rows), faults)
+    progress.is_partial |= not table.is_whole
+    if split == "train":
+        count = count_of(len(usable) + faults.count, "row")
+        progress.say(f"{progress.at_least}{count} with two images and a label each.")
+        missing = sum(not os.path.isfile(root / other) for other, _ in values[:MAX_IMAGES_PROBED])
+        if missing:
+            progress.say(f"{count_of(missing, 'second image')} not found.", is_problem=True)
     faults.notes = table.remarks
     notes.add(faults)
     parts: dict[Split, list[Pair]] = {}
@@ -144,12 +156,12 @@ def read_rows(
     return table.parse(root, 0, parse, [1]), table
 
 
-def list_classes(root: Path, warnings: list[str]) -> ClassFiles:
+def list_classes(root: Path, progress: Progress, warnings: list[str]) -> ClassFiles:
     """List the images below each sub-folder of ``root``, sorted; raises UnusableSource.
 
     Sentences about files that were ignored are added to ``warnings``.
     """
-    images = list_images(root)
+    images = list_images(root, progress)
     images.need_images()
     warnings += images.remarks()
     classes: ClassFiles = {}
@@ -187,23 +199,21 @@ def draw_pairs(classes: ClassFiles, count: int, seed: int, split: str) -> list[P
     return [pairs[place] for place in chance.permutation(count)]
 
 
-def _pairs_of_folder(recipe: CreatePairs, shares: Shares, warnings: list[str]) -> dict[Split, list[Pair]]:
+def _pairs_of_folder(
+    recipe: CreatePairs, shares: Shares, progress: Progress, warnings: list[str]
+) -> dict[Split, list[Pair]]:
     """Draw pairs for each split. The images of each class are divided first, so that no image is in two splits."""
     classes: dict[Split, ClassFiles] = {name: {} for name in SPLITS}
-    for name, files in list_classes(Path(recipe.source), warnings).items():
+    found = list_classes(Path(recipe.source), progress, warnings)
+    images = count_of(sum(map(len, found.values())), "image")
+    progress.say(f"{progress.at_least}{images} in {len(found):,} classes.")
+    for name, files in found.items():
         for split, part in shares.cut([choose(files, recipe.seed, name)]).items():
             classes[split][name] = part
     counts: dict[Split, int] = {"train": recipe.pairs}
     for split, share in shares.taken.items():
         counts[split] = max(2, round(recipe.pairs * share / shares.train))
     return {split: draw_pairs(classes[split], count, recipe.seed, split) for split, count in counts.items()}
-
-
-def _pairs_of_separate_folder(
-    recipe: CreatePairs, source: str, split: str, warnings: list[str]
-) -> list[Pair]:
-    """Draw a quarter as many pairs as for training."""
-    return draw_pairs(list_classes(Path(source), warnings), max(2, recipe.pairs // 4), recipe.seed, split)
 
 
 def _split(pairs: list[Pair], root: Path, source: str) -> PairSplit:

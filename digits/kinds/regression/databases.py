@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,7 +70,11 @@ def read(sources: Iterable[tuple[str, str, str]], progress: Progress) -> dict[st
     """
     paths = find(sources)
     splits: dict[str, SplitPlan] = {}
-    for name, images in open_images(paths).items():
+    opened = open_images(paths)
+    counts = ", ".join(f"{name} {images.count:,}" for name, images in opened.items())
+    total = count_of(sum(images.count for images in opened.values()), "image")
+    progress.say(f"A generic DIGITS dataset with {total}: {counts}.")
+    for name, images in opened.items():
         progress.reading(f"Reading {paths[name].place}: {count_of(images.count, 'record')}")
         splits[name] = split = _plan(images, paths[name])
         own, train = (column_names(len(each.targets[0])) for each in (split, splits["train"]))
@@ -114,11 +118,3 @@ def _fault(image: str, fault: str, name: str, values: list[float], width: int) -
 def column_names(count: int) -> list[str]:
     """Return names for the numbers of a record, which the databases do not contain."""
     return ["label"] if count == 1 else [f"label {number}" for number in range(1, count + 1)]
-
-
-def first_values(paths: Paths, limit: int) -> Iterator[list[float]]:
-    """Yield the numbers of the first records; raises UnusableSource."""
-    for number, (_, values) in enumerate(open_arrays(paths.numbers, paths.below).vectors()):
-        if number == limit:
-            break
-        yield values

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,12 @@ from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.fields import Binding, NamesField, optional_path
 from digits.kinds.forms.records import RecordFields, Records
 from digits.kinds.forms.source import method_field
-from digits.kinds.forms.summary import SourceSummary
+from digits.kinds.forms.summary import Suggestion
 from digits.kinds.forms.tables import TableFields, Tables
 from digits.kinds.regression.databases import find, is_database, open_images
-from digits.kinds.regression.overview import DatabaseOverview, Overview, RecordOverview
 from digits.kinds.regression.reader import open_numbers
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
+from digits.kinds.regression.records import NumberMapping
 
 
 class _Numbers(Tables):
@@ -35,10 +34,8 @@ class _Numbers(Tables):
         for images in open_images(find(recipe.sources())).values():
             images.close()
 
-    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> Iterator[SourceSummary]:  # type: ignore[override]
-        if is_database(Path(recipe.table)):
-            return DatabaseOverview(recipe.sources()).summaries()
-        return super().summarize(form, recipe)
+    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> Suggestion | None:  # type: ignore[override]
+        return None if is_database(Path(recipe.table)) else super().suggest(form, recipe)
 
 
 class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression]):
@@ -46,8 +43,8 @@ class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression])
 
     RECIPE = CreateRegression
     SOURCES = (
-        _Numbers(open_numbers, Overview, "target_columns", "val_image_folder"),
-        Records(NumberRecords, RecordOverview),
+        _Numbers(open_numbers, "target_columns", "val_image_folder"),
+        Records(NumberRecords, NumberMapping),
     )
 
     method = method_field(SOURCES)

@@ -20,7 +20,6 @@ from digits.data.sources.plan import (
     show,
 )
 from digits.data.tables.tables import (
-    MAX_TABLE_BYTES,
     Cells,
     SourceNotes,
     TableFile,
@@ -45,6 +44,7 @@ from digits.kinds.sources.tables import (
 )
 
 MAX_GROUPS = 10
+MAX_RANGES = 8
 _DETECTION_ROWS = 200
 
 
@@ -61,6 +61,7 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
         splits, names = read_tables(recipe, progress, notes)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}
     target = Numbers.of(names).with_statistics(values["train"])
+    progress.say(_ranges(names, values["train"]))
     groups, places = group_records(names, values)
     for name, split in splits.items():
         split.groups = places[name]
@@ -81,8 +82,8 @@ def read_tables(
     names: list[str] = []
     declared: list[str] = []
     for split, table in report_each(find_tables(recipe), progress):
-        opened = open_numbers(recipe, table, MAX_TABLE_BYTES)
-        rows, values = table.usable_rows(opened, recipe, split, notes, "value")
+        opened = open_numbers(recipe, table, progress.max_bytes)
+        rows, values = table.usable_rows(opened, recipe, split, progress, notes, "value")
         names = names or opened.names
         need_same_columns(split, opened.names, names)
         splits[split] = table.plan(opened.images, [row.file for row in rows], values)
@@ -107,7 +108,9 @@ def open_numbers(recipe: CreateRegression, table: SplitTable, max_bytes: int) ->
     def parse(cells: Cells) -> list[float]:
         return [_number(cells, place, names[place], has_commas) for place in targets]
 
-    return TableRows(opened, image, targets, opened.parse(table.folder, image, parse))
+    what = "a number" if len(targets) == 1 else f"{len(targets)} numbers"
+    contents = f"{what} each: {listed(names[place] for place in targets)}"
+    return TableRows(opened, image, targets, opened.parse(table.folder, image, parse), contents=contents)
 
 
 def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -> list[int]:
@@ -141,6 +144,15 @@ def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -
             f"{' and '.join(left_out)}; only {listed(names[place] for place in targets)} {verb} used."
         )
     return targets
+
+
+def _ranges(names: list[str], values: NDArray[np.float64]) -> str:
+    ranges = [
+        f"{show(name)} {low:.6g} to {high:.6g}"
+        for name, low, high in zip(names, values.min(axis=0), values.max(axis=0), strict=True)
+    ]
+    more = f" and {len(ranges) - MAX_RANGES} more" if len(ranges) > MAX_RANGES else ""
+    return f"Ranges: {', '.join(ranges[:MAX_RANGES])}{more}."
 
 
 def _is_header(cells: Cells) -> bool:

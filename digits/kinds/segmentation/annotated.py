@@ -112,6 +112,11 @@ class AnnotatedImages(FoundTargetImages):
     def remarks(self, target: str) -> list[str]:
         return self.notes
 
+    def describe(self, target: str) -> str:
+        images = count_of(len(self.matches.names), "image")
+        objects = count_of(sum(map(len, self.masks.forms.values())), "object")
+        return f"{self.masks.title} annotations: {images} with {objects}"
+
     def need(self, target: str) -> None:
         if not self.matches.names:
             name = show(self.masks.root.name)

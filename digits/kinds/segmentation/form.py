@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,8 @@ from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.fields import AllowedPath, as_field_error, check_images, choices, optional_path
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import method_field
-from digits.kinds.forms.summary import SourceSummary
 from digits.kinds.forms.target_images import FOLDERS, Folders, Table, TargetImageForm
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated
-from digits.kinds.segmentation.overview import CocoOverview, Overview, RecordOverview
-from digits.kinds.segmentation.pairing import pair_masks
 from digits.kinds.segmentation.reader import lists_values, read_class_names, read_color_map
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import (
@@ -33,6 +30,7 @@ from digits.kinds.sources.target_image_recipe import (
     TargetImageFolders,
     TargetImageRecords,
 )
+from digits.kinds.sources.target_image_records import TargetImageMapping
 
 # The color maps of CVAT, and of two forms of CamVid.
 LABEL_MAPS = ("labelmap.txt", "class_dict.csv", "label_colors.txt")
@@ -66,8 +64,6 @@ def _targets(label: str) -> StringField:
 
 class _Folders(Folders):
     """Folders of images and of label images, one folder of both, or images and a COCO file."""
-
-    pair = staticmethod(pair_masks)
 
     def can_share(self, folder: Path) -> bool:
         return _holds_pairs(folder) or are_annotated(_both(folder, folder))
@@ -110,19 +106,6 @@ class _Folders(Folders):
         drawn = {split for split, folders in recipe.folders().items() if are_annotated(folders)}
         names = (FOLDERS[split][: 1 if split in drawn else 2] for split in recipe.folders())
         check_images(form, (name for pair in names for name in pair))
-
-    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateSegmentation) -> Iterator[SourceSummary]:  # type: ignore[override]
-        folders, note, suggestion = self.scanned_folders(form)
-        if not folders.targets:
-            refuse_run_lengths_in(Path(folders.images))
-            return iter([SourceSummary(problems=[f"{ENTER_TARGETS}."])])
-        if are_annotated(folders):
-            return CocoOverview(Overview(recipe), folders, note, suggestion).summaries()
-        if not (recipe.class_labels_file or recipe.colormap_file):
-            root = Path(form.text_of("feature_folder"))
-            recipe.colormap_file = _label_map(form, root)
-            recipe.class_labels_file = _class_values(form, root)
-        return super().summarize(form, recipe)
 
 
 def _find_annotations(form: ImageDatasetForm[Any], folder: Path) -> Path | None:
@@ -182,9 +165,9 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
 
     RECIPE = CreateSegmentation
     SOURCES = (
-        _Folders(MASK_FOLDERS, lambda recipe, *found: Overview(recipe).describe(*found)),
-        Table(lambda recipe, *found: Overview(recipe).describe_rows(*found)),
-        Records(TargetImageRecords, RecordOverview),
+        _Folders(MASK_FOLDERS),
+        Table(),
+        Records(TargetImageRecords, TargetImageMapping),
     )
 
     method = method_field(SOURCES)

@@ -140,6 +140,9 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
     if isinstance(splits["train"].target_images, CombinedMasks):
         warnings += filter(None, [describe_overlap(known)])
     classes = find_classes(known, names, code, annotations)
+    progress.say(f"{count_of(len(classes.names), 'class')}: {listed(classes.names)}.")
+    for remark in classes.remarks():
+        progress.say(remark)
     shares = _total_shares(classes, surveys["train"])
     for name, split in splits.items():
         split.targets = [
@@ -349,8 +352,12 @@ def read_color_map(path: str) -> tuple[list[str], list[Color]]:
 def _survey(
     splits: dict[str, TargetImageSplit], code: Code, processes: int | None, progress: Progress
 ) -> tuple[dict[str, list[MaskSurvey | None]], dict[str, list[Frame | None]]]:
-    """Return the survey of each label image, and how its size fits that of the image; None if one is unusable."""
-    places = [(split, place) for split in splits.values() for place in range(len(split))]
+    """Return the survey of each label image to open, and how its size fits that of the image.
+
+    Both are None if one is unusable.
+    """
+    every = [(split, place) for split in splits.values() for place in range(len(split))]
+    places = progress.sample(every)
     pieces = -(-len(places) // MASKS_PER_PIECE)
 
     def work(piece: int, send: parallel.Send) -> None:
@@ -365,7 +372,11 @@ def _survey(
             done += len(message[1])
             progress.reading(f"Reading label images: {done:,} of {len(places):,}")
     flat = (item for piece in range(pieces) for item in surveyed[piece])
-    pairs = {name: [next(flat) for _ in split.files] for name, split in splits.items()}
+    found = {(id(split), place): item for (split, place), item in zip(places, flat, strict=True)}
+    pairs = {
+        name: [found.get((id(split), place), (None, None)) for place in range(len(split))]
+        for name, split in splits.items()
+    }
     return (
         {name: [survey for survey, _ in items] for name, items in pairs.items()},
         {name: [frame for _, frame in items] for name, items in pairs.items()},

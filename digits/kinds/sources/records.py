@@ -83,6 +83,11 @@ class RecordMapping:
         raise NotImplementedError
 
     @staticmethod
+    def none(recipe: Any) -> dict[str, str]:
+        """Return the fields of the form that can be left without a feature, and the words of that choice."""
+        return {}
+
+    @staticmethod
     def guess(recipe: Any, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         """Return the feature that each field of the form has by default, or an empty string."""
         return {"image_feature": files.image or guess_image(first)}
@@ -162,7 +167,7 @@ class RecordReader(Generic[Value]):
             below = str(path.relative_to(root))
             if tfrecords.is_compressed(path):
                 images.compressed.add(below)
-            for frame, features in tfrecords.examples(path):
+            for frame, features in progress.take(tfrecords.examples(path)):
                 if not frame.number % PROGRESS_RECORDS:
                     progress.reading(f"Reading {show(path.name)}: {frame.number:,} records")
                 name = images.add(below, frame)
@@ -178,6 +183,9 @@ class RecordReader(Generic[Value]):
             raise UnusableSource(f"The {split} files contain no records.")
         faults.check(len(plan.files))
         self._notes.add(faults)
+        if split == "train":
+            count = count_of(len(plan.files) + faults.count, "training record")
+            progress.say(f"{progress.at_least}{count}.")
         return plan
 
 
@@ -190,9 +198,21 @@ def read_records(
     """
     files = recipe.records.find()
     recipe.shares(files.splits)
-    mapped = mapping(recipe, files, first_record(files.splits["train"]))
+    first = first_record(files.splits["train"])
+    say_files(files, progress)
+    offered = {"guessed": mapping.guess(recipe, files, first), "none": mapping.none(recipe)}
+    progress.show_features(first, chosen={}, **offered)
+    mapped = mapping(recipe, files, first)
+    progress.show_features(first, mapped.image, chosen=mapped.chosen, **offered)
     reader = RecordReader(files, mapped.image, mapped.read, recipe.max_unusable_percent, notes)
     return mapped, reader.splits(progress)
+
+
+def say_files(files: RecordFiles, progress: Progress) -> None:
+    """Report the files of each split, and those that are ignored."""
+    progress.say(files.describe())
+    if files.ignored:
+        progress.say(f"Other splits are ignored: {listed(files.ignored)}.")
 
 
 def _describe(paths: list[Path]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Generic
 
@@ -12,8 +12,19 @@ from msgspec import Meta, Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources.dataset_folder import Contents, find
-from digits.data.sources.plan import ImageFolder, Progress, SplitPlan, UnusableSource, listed, show, shuffle
+from digits.data.sources.causes import CHECK_NAMES
+from digits.data.sources.dataset_folder import Contents, describe_files, find
+from digits.data.sources.plan import (
+    ImageFolder,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    count_of,
+    first_lines,
+    listed,
+    show,
+    shuffle,
+)
 from digits.data.sources.shares import CreateWithShares, permute
 from digits.data.tables.columns import Column, are_spaced
 from digits.data.tables.parquet import ParquetImages, in_row_order
@@ -28,6 +39,8 @@ from digits.data.tables.tables import (
     Value,
     usable_rows,
 )
+
+SHOWN_ROWS = 5
 
 Delimiter = Annotated[str, Meta(pattern=r"^[^\r\n\x00\x22]?\Z")]
 
@@ -91,7 +104,13 @@ class SplitTable:
     root: Path
 
     def usable_rows(
-        self, opened: TableRows[Value], recipe: CreateDataset, split: str, notes: SourceNotes, noun: str = ""
+        self,
+        opened: TableRows[Value],
+        recipe: CreateDataset,
+        split: str,
+        progress: Progress,
+        notes: SourceNotes,
+        noun: str = "",
     ) -> tuple[list[Row[Value]], list[Value]]:
         """Return the usable rows of ``split`` and their values; the others are added to ``notes``.
 
@@ -99,9 +118,19 @@ class SplitTable:
         """
         place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
         faults = Faults(place, recipe.max_unusable_percent, split)
-        rows, values = usable_rows(opened.rows, faults, noun)
+        if split == "train":
+            opened.show(progress)
+        every = list(progress.take(opened.rows))
+        rows, values = usable_rows(every, faults, noun)
+        progress.is_partial |= not opened.table.is_whole
+        if split == "train":
+            progress.say(f"{progress.at_least}{count_of(len(every), 'row')} with {opened.contents}.")
         faults.notes = [*opened.table.remarks, *faults.notes]
         notes.add(faults)
+        if missing := [f"{row.place}: {show(row.file)}" for row in rows if row.is_missing]:
+            images = count_of(len(missing), "image")
+            text = f"{images} of {show(place.name)} not found: {first_lines(missing)}. {CHECK_NAMES}"
+            progress.say(text, is_problem=True)
         return rows, values
 
     def plan(self, images: ParquetImages | None, files: list[str], targets: list[Any]) -> SplitPlan:
@@ -118,12 +147,17 @@ class SplitTable:
 
 @dataclass(frozen=True)
 class TableRows(Generic[Value]):
-    """The ``rows`` of a ``table`` with the target of each image, and the places of the columns of both."""
+    """The ``rows`` of a ``table`` with the target of each image, and the places of the columns of both.
+
+    ``contents`` are those of a row in words, such as ``a number each``, and ``role`` is that of the target columns.
+    """
 
     table: TableFile
     image: int
     targets: list[int]
     rows: Iterator[Row[Value]]
+    contents: str = field(kw_only=True)
+    role: str = field(default="target", kw_only=True)
 
     @property
     def names(self) -> list[str]:
@@ -134,6 +168,11 @@ class TableRows(Generic[Value]):
     def images(self) -> ParquetImages | None:
         """The images that the table contains, if any."""
         return self.table.images_in(self.image)
+
+    def show(self, progress: Progress) -> None:
+        """Report the first rows."""
+        roles = {self.image: "image", **dict.fromkeys(self.targets, self.role)}
+        progress.show_rows(self.table.columns, self.table.first_rows(SHOWN_ROWS), roles)
 
 
 def find_columns(table: TableFile, image: str, targets: Sequence[str], what: str) -> tuple[int, list[int]]:
@@ -235,6 +274,9 @@ def _folder_of(contents: Contents, split: str, folder: Path) -> Path:
 
 def report_each(tables: dict[str, SplitTable], progress: Progress) -> Iterator[tuple[str, SplitTable]]:
     """Yield each split with its table, and report that the table is read."""
+    files = {split: table.paths for split, table in tables.items()}
+    if sum(map(len, files.values())) > 1:
+        progress.say(f"{describe_files(files)}.")
     for split, table in tables.items():
         progress.reading(f"Reading {show(table.name)}")
         yield split, table

@@ -31,6 +31,10 @@ class TargetImageMapping(RecordMapping):
             self.chosen["target_feature"] = name
 
     @staticmethod
+    def none(recipe: CreateWithTargetImages) -> dict[str, str]:
+        return {} if recipe.needs_targets else {"target_feature": "None: the image itself"}
+
+    @staticmethod
     def guess(recipe: CreateWithTargetImages, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
         image = files.image or guess_image(first)
         named = recipe.records.image_feature if recipe.records else ""

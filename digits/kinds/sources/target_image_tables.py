@@ -20,7 +20,6 @@ from digits.data.sources.plan import (
 from digits.data.sources.target_images import TargetImageSplit
 from digits.data.tables.contents import refuse_run_lengths
 from digits.data.tables.tables import (
-    MAX_TABLE_BYTES,
     Cells,
     SourceNotes,
     TableFile,
@@ -46,11 +45,6 @@ class TargetImageRows(TableRows[str]):
     image_source: ImageSource
     target_images: ImageSource
 
-    @property
-    def has_targets(self) -> bool:
-        """Whether the targets are other images."""
-        return self.targets != [self.image]
-
 
 def open_target_images(recipe: CreateWithTargetImages, table: SplitTable, max_bytes: int) -> TargetImageRows:
     """Open the first ``max_bytes`` of each file of a table; raises UnusableSource, also during iteration."""
@@ -74,6 +68,8 @@ def open_target_images(recipe: CreateWithTargetImages, table: SplitTable, max_by
         opened.parse(table.folder, image, parse, [] if stored else [target]),
         opened.images_in(image) or folder,
         replace(stored) if stored else folder,
+        contents="an image each" if target == image else f"an image and a {recipe.target_word} each",
+        role=recipe.target_word,
     )
 
 
@@ -119,8 +115,8 @@ def plan_table(
     splits: dict[str, TargetImageSplit] = {}
     is_stored: dict[str, bool] = {}
     for name, table in report_each(tables, progress):
-        opened = open_target_images(recipe, table, MAX_TABLE_BYTES)
-        rows, targets = table.usable_rows(opened, recipe, name, notes)
+        opened = open_target_images(recipe, table, progress.max_bytes)
+        rows, targets = table.usable_rows(opened, recipe, name, progress, notes)
         splits[name] = TargetImageSplit(
             opened.image_source,
             [row.file for row in rows],

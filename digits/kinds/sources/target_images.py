@@ -14,8 +14,10 @@ from digits.data.sources.plan import (
     ImageFolder,
     ImageSource,
     Progress,
+    Remark,
     UnusableSource,
     choose,
+    count_of,
     listed,
     show,
     shuffle,
@@ -50,6 +52,12 @@ class FoundTargetImages:
     def remarks(self, target: str) -> list[str]:
         """Return warnings about files that are not used; ``target`` is the word for a target image."""
         return [*(remark for item in self.lists for remark in item.remarks()), *self.matches.remarks(target)]
+
+    def describe(self, target: str) -> str:
+        """Return the number of images; ``target`` is the word for a target image."""
+        count = len(self.matches.names)
+        targets = f" with a {target}" if count == 1 else f" with {target}s"
+        return count_of(count, "image") + (targets if len(self.lists) > 1 else "")
 
     def need(self, target: str) -> None:
         """Raise UnusableSource unless an image has a target."""
@@ -100,12 +108,10 @@ def find_target_images(
     folders: TargetImageFolders, progress: Progress, pair: Pair = pair_lists
 ) -> FoundTargetImages:
     """List the folders of a split, and ``pair`` their files; raises UnusableSource."""
-    lists = []
-    for path, other in folders.each():
-        name = show(str(path))
-        progress.reading(f"Reading {name}")
-        report = _reporter(progress, name)
-        lists.append(list_database(path) if is_database(path) else list_images(path, report, other))
+    lists = [
+        list_database(path) if is_database(path) else list_images(path, progress, other)
+        for path, other in folders.each()
+    ]
     return pair(folders, lists)
 
 
@@ -131,8 +137,14 @@ def plan_splits(
         images = find(folders, progress)
         for faults in images.faults:
             notes.unusable += faults.collect(recipe.max_unusable_percent, name)
+            notes.warnings += faults.remarks()
         images.need(recipe.target_word)
-        notes.warnings += [*filter(None, [images.matches.note]), *images.remarks(recipe.target_word)]
+        notes.warnings += [
+            *map(Remark, filter(None, [images.matches.note])),
+            *images.remarks(recipe.target_word),
+        ]
+        if name == "train":
+            progress.say(f"{progress.at_least}{images.describe(recipe.target_word)}.")
         target_of = dict(images.matches.names)
         files = choose(target_of, recipe.seed, "pairs", name)
         targets = [target_of[file] for file in files]
@@ -145,7 +157,3 @@ def plan_splits(
     for name, split in splits.items():
         shuffle(split, recipe.seed, name)
     return splits
-
-
-def _reporter(progress: Progress, name: str) -> Callable[[int], None]:
-    return lambda files: progress.reading(f"Reading {name}: {files:,} images")

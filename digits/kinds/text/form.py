@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ from wtforms import StringField
 from wtforms.validators import DataRequired, Length, Optional, ValidationError
 
 from digits.core.recipe import CreateDataset
-from digits.core.splits import SPLITS
 from digits.data.sources.plan import UnusableSource, show
 from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.data.tables.text_rows import read_rows
@@ -26,11 +24,9 @@ from digits.kinds.forms.fields import (
     text_field,
 )
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import SourceSummary, Suggestion
-from digits.kinds.forms.table_summary import suggest_tables
-from digits.kinds.forms.tables import DIALECT, DialectFields
+from digits.kinds.forms.summary import Suggestion
+from digits.kinds.forms.tables import DIALECT, DialectFields, suggest_tables
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
-from digits.kinds.text.overview import TextOverview
 from digits.kinds.text.reader import read_labels, usable_rows
 from digits.kinds.text.recipe import CreateText
 
@@ -47,20 +43,8 @@ class Texts(FormSource):
         if next(iter(usable_rows(rows, recipe.dialect)), None) is None:
             raise UnusableSource(f"{show(os.path.basename(recipe.table))} has no rows.")
 
-    def summarize(self, form: ImageDatasetForm[Any], recipe: CreateText) -> Iterator[SourceSummary]:
-        table, labels = Path(recipe.table), Path(recipe.labels_file) if recipe.labels_file else None
-        overview = TextOverview(table, recipe.dialect, labels, recipe.width, _suggest(form, table))
-        return overview.summaries()
-
-
-def _suggest(form: ImageDatasetForm[Any], table: Path) -> Suggestion | None:
-    filled = {f"table_{split}" for split in SPLITS[1:] if form.text_of(f"{split}_data_file")}
-    suggestion = suggest_tables(table, filled, form.meta.data_roots.contain)
-    if suggestion:
-        suggestion.fields = {
-            f"{name.removeprefix('table_')}_data_file": path for name, path in suggestion.fields.items()
-        }
-    return suggestion
+    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateText) -> Suggestion | None:
+        return suggest_tables(form, Path(recipe.table), "{}_data_file")
 
 
 class DatasetForm(DialectFields[CreateText]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections import Counter
 from collections.abc import Iterable
@@ -18,14 +19,15 @@ from digits.data.sources.plan import (
     Plan,
     Progress,
     SplitPlan,
-    Unusable,
     UnusableSource,
+    count_of,
     listed,
     show,
 )
-from digits.data.tables.tables import Dialect, Faults, open_lines
+from digits.data.tables.tables import Dialect, Faults, SourceNotes, open_lines
 from digits.data.tables.text_rows import TextRow, find_delimiter, read_rows
 from digits.data.targets.class_index import ClassIndex
+from digits.kinds.sources.tables import SHOWN_ROWS
 from digits.kinds.text.characters import Encoding, check_alphabet
 from digits.kinds.text.lines import LineNames, Rows, TextFile
 from digits.kinds.text.recipe import CreateText
@@ -102,11 +104,11 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
     labels = read_labels(Path(recipe.labels_file)) if recipe.labels_file else None
     classes = Classes(labels)
     rows_of: dict[str, Rows] = {}
-    unusable: list[Unusable] = []
+    notes = SourceNotes()
     for name, path in tables.items():
         faults = Faults(path, recipe.max_unusable_percent, name)
         rows_of[name] = index_rows(path, recipe.dialect, classes, progress, faults)
-        unusable += faults.unusable
+        notes.add(faults)
         classes.fix()
     names, moved = (labels, np.arange(len(labels))) if labels else classes.sorted_names()
     if len(names) < 2:
@@ -121,8 +123,33 @@ def read(recipe: CreateText, progress: Progress) -> Plan:
             origin = name if name in rows_of else "train"
             source = TextFile(tables[origin], rows_of[origin], encoding)
             splits[name] = _split(source, orders[origin][parts.get(name, slice(None))], moved)
-    unused = _unused(names, splits["train"])
-    return TextPlan(ClassIndex.of(names), splits, names, unused, unusable, required_groups=2)
+    _show_rows(tables["train"], recipe.dialect, progress)
+    notes.warnings += _unused(names, splits["train"])
+    _say_texts(rows_of["train"], recipe.width, progress)
+    return TextPlan(ClassIndex.of(names), splits, names, notes.warnings, notes.unusable, required_groups=2)
+
+
+def _say_texts(rows: Rows, length: int, progress: Progress) -> None:
+    """Report the number of texts and their lengths; those of more than ``length`` characters are truncated."""
+    texts, classes = count_of(len(rows), "text"), count_of(len(set(rows.labels)), "class")
+    progress.say(f"{progress.at_least}{texts} in {classes}.")
+    lengths = np.frombuffer(rows.lengths, np.int32)
+    progress.say(f"{lengths.mean():,.0f} characters on average.")
+    if longer := int((lengths > length).sum()):
+        progress.say(f"{count_of(longer, 'text')} of more than {length:,} characters: truncated.")
+
+
+def _show_rows(table: Path, dialect: Dialect, progress: Progress) -> None:
+    """Report the first rows, with the columns of the class and of the text."""
+    delimiter = dialect.delimiter or find_delimiter(table)
+    rows = list(itertools.islice(read_rows(table, delimiter), SHOWN_ROWS + 1))
+    cells = [row.cells for row in rows]
+    names = [f"column {index}" for index in range(1, max(map(len, cells)) + 1)]
+    if is_header(rows[0], dialect):
+        names = cells.pop(0)
+    progress.show_rows(
+        names, cells[:SHOWN_ROWS], {index: "text" if index else "class" for index in range(len(names))}
+    )
 
 
 def index_rows(
@@ -135,7 +162,8 @@ def index_rows(
     dialect.check()
     faults = faults or Faults(path, 0)
     rows = Rows(dialect.delimiter or find_delimiter(path))
-    for number, row in enumerate(usable_rows(read_rows(path, rows.delimiter), dialect)):
+    texts = usable_rows(read_rows(path, rows.delimiter), dialect)
+    for number, row in enumerate(progress.take(texts)):
         if not number % _PROGRESS_ROWS:
             progress.reading(f"Reading {show(path.name)}: {len(rows):,} texts")
         try:

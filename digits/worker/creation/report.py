@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from digits.core.events import Counted, EventLog, Progressed, ReportInterval, Skipped, Warned
 from digits.core.splits import Split
-from digits.data.sources.plan import Plan, Remark, Unusable
+from digits.data.sources.plan import Plan, Progress, Remark, Unusable
 
 MAX_SKIPPED_EVENTS = 1000
 PROGRESS_SECONDS = 0.25
 SHARE_OF_DOWNLOAD = 0.5
 
 
-class Report:
+class Report(Progress):
     """Reports the progress of the task as events, no more often than a reader can follow."""
 
     def __init__(self, events: EventLog) -> None:

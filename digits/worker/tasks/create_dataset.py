@@ -42,7 +42,7 @@ from digits.data.records.feature_spec import FeatureShapes
 from digits.data.remote.copies import Copies
 from digits.data.samples import samples
 from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
-from digits.data.sources.plan import Plan, Unusable, UnusableSource, WiderValues, count_of, show
+from digits.data.sources.plan import Plan, SkippedParts, Unusable, UnusableSource, WiderValues, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
 from digits.worker.creation import mean_image
 from digits.worker.creation.report import Report
@@ -133,7 +133,8 @@ class Creation:
             raise UserFault(error.message, error.hint, remedy=error.remedy) from error
         lost = plan.lost(self._recipe)
         for warning in [*plan.warnings, *([lost.words] if lost else [])]:
-            self._report.warn(warning)
+            if not isinstance(warning, SkippedParts):  # which are reported one by one
+                self._report.warn(warning)
         for name, split in plan.splits.items():
             self._report.counted(name, plan, plan.counts(split, range(len(split))))
         return plan

@@ -18,13 +18,12 @@ from digits.core import events
 from digits.core.errors import DigitsError
 from digits.data import manifest
 from digits.data.images.images import UnusableImage
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.recipe import CreateClassification, Databases
 from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
 from tests.kinds.dataset_forms import Forms, create
-from tests.kinds.tables import Silent
 from tests.old_databases import (
     HEIGHT,
     NAMES,
@@ -43,7 +42,9 @@ from tests.old_databases import (
 def plan(folder: Path, **settings: Any) -> Plan:
     names = ("val", "test", "labels")
     source = Databases(folder=str(folder), **{name: str(settings.pop(name, "")) for name in names})
-    return reader.read(CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings}), Silent())
+    return reader.read(
+        CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings}), Progress()
+    )
 
 
 def pixels(made: Plan, split: str, place: int) -> np.ndarray[Any, Any]:
@@ -341,15 +342,9 @@ def test_the_form_describes_and_imports_an_old_job(tmp_path: Path) -> None:
     fields = {"method": "database", "database_train": write_job(forms.data / "20170401-120000-abcd")}
     found = forms.summary(**fields)
     assert found.facts[0] == "A DIGITS dataset with 18 images in 3 classes." and found.problems == []
-    assert found.table == [
-        ["Training", "LMDB", "12", "8×6×3", "PNG"],
-        ["Validation", "LMDB", "6", "8×6×3", "PNG"],
-    ]
-    assert all(item.startswith("data:image/png;base64,") for item in found.pictures)
+    assert found.splits == {"train": 12, "val": 6} and set(found.sizes) == {(8, 6)}
     assert found.bars == [(name, 4) for name in NAMES]
-    size = {"resize_width": "8", "resize_height": "6", "resize_channels": "3"}
-    assert found.suggestion and found.suggestion.fields == {**size, "encoding": "png"}
-    made = forms.create(**fields, **size)
+    made = forms.create(**fields, resize_width=8, resize_height=6)
     assert made.manifest.target.names == list(NAMES) and made.counts == {"train": 12, "val": 6}
 
 
@@ -358,7 +353,8 @@ def test_the_form_names_faults(tmp_path: Path) -> None:
     outside, job = write_job(tmp_path / "job"), write_job(forms.data / "job")
     (job / "labels.txt").write_text("cold\nwarm\n")
     found = forms.summary(method="database", database_train=job)
-    assert "6 records cannot be used: the label 2 is not between 0 and 1: 00000002_2, " in found.problems[0]
+    (problem,) = found.problems
+    assert "4 records of" in problem and "the label 2 is not between 0 and 1: 00000002_2, " in problem
     (job / "train_db" / "data.mdb").write_text("text")
     found = forms.summary(method="database", database_train=job)
     assert "not an LMDB file" in found.problems[0]

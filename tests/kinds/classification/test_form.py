@@ -100,7 +100,7 @@ def test_parquet_files_become_a_dataset(forms: Forms, folder: Path) -> None:
     pq.write_table(content, forms.data / "hub" / "train.parquet", row_group_size=5)
     fields = {"method": "huggingface", "dataset_folder": forms.data / "hub"}
     found = forms.summary(**fields)
-    assert found.facts == ["Parquet: 1 file for train.", "Images: “image”. Labels: “label”."]
+    assert found.facts[:2] == ["Parquet: 1 file for train.", "Images: “image”. Labels: “label”."]
     assert found.bars == EIGHT_OF_EACH
     twins = [forms.create(**fields, **SIZE, folder_pct_val=25, seed=3) for _ in range(2)]
     assert twins[0].counts == {"train": 18, "val": 6}
@@ -130,7 +130,8 @@ def test_tables_of_absolute_paths_need_no_folder(tmp_path: Path, kind: str, fiel
     path.write_text(f"image,{columns}\n" + "".join(rows))
     fields: dict[str, Any] = {"method": "csv", field: path}
     found = forms.summary(**fields)
-    assert "8" in found.facts[0] and not found.problems, found
+    assert "8" in found.facts[0], found
+    assert not [text for text in found.problems if not text.startswith("All training images")]
     made = forms.create(**fields, **SIZE)
     assert sum(made.counts.values()) == 8
     with APP.app_context():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from digits.data.images.images import EXTENSIONS
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.classification import reader
 from digits.kinds.classification.reader import Bounds, ClassFolder, Scan
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
@@ -38,7 +38,7 @@ def found(**classes: int) -> Scan:
 def planned(scan: Scan, bounds: Bounds | None = None, **options) -> Plan:
     settings = {name: options.pop(name) for name in ("pct_val", "pct_test", "seed") if name in options}
     recipe = CreateClassification(train=FolderSplit(folder="/pictures"), **settings)
-    return reader.plan(scan, bounds or Bounds(), recipe, **options)
+    return reader.plan(scan, bounds or Bounds(), recipe, Progress(), **options)
 
 
 def counts(plan: Plan) -> dict[str, list[int]]:
@@ -171,9 +171,14 @@ def test_a_missing_folder_is_named(tmp_path: Path) -> None:
 
 def test_progress_is_reported_for_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reader, "PROGRESS_EVERY_FILES", 2)
-    reported: list[int] = []
-    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), reported.append)
-    assert reported == [2, 4]
+    reported: list[str] = []
+
+    class Reported(Progress):
+        def reading(self, what: str) -> None:
+            reported.append(what)
+
+    reader.scan(touch(tmp_path, *(f"a/{n}.png" for n in range(5))), Reported())
+    assert reported == [f"Reading {tmp_path}: {count} files" for count in (2, 4)]
 
 
 def test_an_empty_folder_has_no_images(tmp_path: Path) -> None:

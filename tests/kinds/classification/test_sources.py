@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from digits.data.images.images import UnusableImage
-from digits.data.sources.plan import ImageFolder, Plan, Unusable, UnusableSource
+from digits.data.sources.plan import ImageFolder, Plan, Progress, Unusable, UnusableSource
 from digits.data.tables.parquet import ParquetImages
 from digits.kinds.classification import listing, reader
 from digits.kinds.classification.recipe import (
@@ -27,7 +27,7 @@ from digits.kinds.classification.recipe import (
     Tables,
     TextFiles,
 )
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import write
 
 LABELS = "cat\ndog\n"
 LINES = "".join(f"{'cat' if number % 2 else 'dog'} s/{number}.png {number % 2}\n" for number in range(8))
@@ -36,7 +36,7 @@ LINES = "".join(f"{'cat' if number % 2 else 'dog'} s/{number}.png {number % 2}\n
 def plan(source: Any, **settings: Any) -> Plan:
     """Plan a dataset from ``source``, by default without shares for validation and testing."""
     recipe = CreateClassification(files=source, **{"pct_val": 0, "seed": 1, **settings})
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 def text_files(
@@ -165,7 +165,7 @@ def test_folders_are_merged_by_class(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     folders = FolderSplit(folder=str(tmp_path / "one"), more_folders=[str(tmp_path / "two")], min_per_class=1)
-    made = reader.read(CreateClassification(train=folders, pct_val=0), Silent())
+    made = reader.read(CreateClassification(train=folders, pct_val=0), Progress())
     train = made.splits["train"]
     assert made.groups == ["bird", "cat", "dog"] and train.images == ImageFolder(tmp_path)
     assert sorted(train.files) == [

@@ -8,13 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import Progress, UnusableSource
 from digits.kinds.detection.class_names import find_names, read_names, read_yaml
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.recipes import read_source
 from tests.kinds.dataset_forms import Forms
 from tests.kinds.detection.formats.test_yolo import SIZE, write
-from tests.kinds.tables import Silent
 
 NAMES = {0: "cat", 1: "dog"}
 
@@ -114,7 +113,7 @@ def test_files(tmp_path: Path, files: dict[str, str]) -> None:
     assert any(remark.startswith("The names of the classes are those in ") for remark in made.remarks)
     # Without the form, as for remote sets.
     recipe = CreateDetection(images=str(root / "images"), labels=str(root / "labels"), pct_val=0)
-    assert read_source(recipe, Silent()).target.names == ["cat", "dog"]
+    assert read_source(recipe, Progress()).target.names == ["cat", "dog"]
 
 
 def labeled(root: Path, files: dict[str, str]) -> Path:
@@ -246,7 +245,7 @@ def test_files_that_differ_are_a_question(tmp_path: Path) -> None:
     assert found.target.names == ["cat", "dog"]
     recipe = CreateDetection(images=str(root / "images"), labels=str(root / "labels"), pct_val=0)
     with pytest.raises(UnusableSource, match="different names"):
-        read_source(recipe, Silent())
+        read_source(recipe, Progress())
 
 
 def test_each_split_may_have_its_own_file(tmp_path: Path) -> None:

@@ -45,17 +45,18 @@ from flask import Flask
 from werkzeug.datastructures import MultiDict
 
 from digits.data.data_roots import Roots
+from digits.data.sources.plan import Progress
 from digits.kinds.detection import form, reader, views
 from digits.kinds.detection.formats.formats import find_format
-from tests.kinds.tables import Silent
+from digits.kinds.forms.previews import summarize
 
 values = {"train_image_folder": str(folder / "images"), "train_label_folder": str(folder / "a.corners")}
 values |= {"pct_val": "0", "resize_width": "80", "resize_height": "40"}
 Flask("digits").app_context().push()
 meta = {"data_roots": Roots([folder]), "csrf": False, "job_folder": None}
 filled = form.DatasetForm(MultiDict(values), meta=meta)
-*_, summary = filled.scan_source()
-found = reader.read(filled.recipe(), Silent())
+summary = summarize(filled)
+found = reader.read(filled.recipe(), Progress())
 print(json.dumps({
     "choices": [choice.label for choice in filled.format.choices],
     "texts": [filled.annotations_help, views.Views.invitation],

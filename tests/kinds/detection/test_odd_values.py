@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from digits.core.errors import BadRequest
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import Progress, UnusableSource
 from digits.kinds.detection import reader
 from digits.kinds.detection.formats.formats import find_sources
 from digits.kinds.detection.recipe import CreateDetection
@@ -21,7 +21,6 @@ from digits.kinds.sources.target_image_recipe import TargetImageFolders
 from tests.kinds.dataset_forms import Forms
 from tests.kinds.detection import test_tools as tools
 from tests.kinds.detection.formats import test_formats as formats
-from tests.kinds.tables import Silent
 
 LONG = "1" + 400 * "0"
 DEEP = 1500 * "[" + 1500 * "]"
@@ -82,7 +81,7 @@ def test_odd_values_are_skipped_or_refused(tmp_path: Path, name: str) -> None:
         tried += 1
         for kind, recipe in recipes.items():
             try:
-                used += kind.read(recipe, Silent()) is not None
+                used += kind.read(recipe, Progress()) is not None
             except UnusableSource as error:
                 assert str(error)
     assert tried > 10 and used

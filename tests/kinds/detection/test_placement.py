@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import CreateDetection
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 
 Edges = Sequence[float]
 # The stored width and height of images, and the edges of an object in the file.
@@ -63,7 +62,7 @@ def plan(folder: Path, labels: str = "labels", **options: object) -> Plan:
         pct_val=0,
         **options,  # type: ignore[arg-type]
     )
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 def boxes_of(found: Plan) -> dict[str, list[list[float]]]:

@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from digits.data.records.example_pb2 import Example
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
 from digits.kinds.detection.records import BoxLayout
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 
 BOX = "image__object__bbox__"
@@ -40,7 +39,7 @@ def scenes() -> list[bytes]:
 
 def plan(path: Path, **settings: Any) -> Plan:
     source = BoxRecords(train=str(path), **settings)
-    return reader.read(CreateDetection(records=source, pct_val=0, width=8, height=6, seed=1), Silent())
+    return reader.read(CreateDetection(records=source, pct_val=0, width=8, height=6, seed=1), Progress())
 
 
 def test_objects_are_read_in_pixels(tmp_path: Path) -> None:
@@ -213,7 +212,7 @@ def test_records_become_a_dataset(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"method": "tfrecord", "record_train": path}
     found = forms.summary(**fields)
     assert "8 objects of 2 classes." in found.facts and found.bars == [("cat", 7), ("dog", 1)]
-    assert "1 box cannot be used: record 8, object 0: reversed." in found.problems
+    assert "train: 1 box cannot be used: a.tfrecord:8, object 0: reversed." in found.problems
     assert ["image/object/bbox/xmin (xmin)", "float32", "2", "0, 0.5"] in found.table
     fields |= {"resize_width": 8, "resize_height": 6, "train_image_folder": "/nowhere"}
     assert "all four edges" in forms.errors(**fields, xmin_feature="x")["record_train"][0]

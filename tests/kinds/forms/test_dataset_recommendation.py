@@ -51,14 +51,6 @@ def test_a_test_split_is_divided_off_if_there_are_enough_images() -> None:
     assert _fields(kind=CLASSES, images=300, splits=("val", "test")) == {}
 
 
-def test_columns_of_text_are_not_targets() -> None:
-    columns = {"target": True, "material": False, "depth": True}
-    (advice,) = recommend_dataset(SourceFacts("image-regression", columns=columns), TWO_CORES)
-    assert advice.fields == {"target_columns": "target, depth"}
-    assert advice.reason == "The column “material” contains text, which cannot be a target."
-    assert _fields(kind="image-regression", columns={"a": False}) == {}
-
-
 def test_each_piece_of_advice_has_a_reason() -> None:
     reasons = [advice.reason for advice in recommend_dataset(SourceFacts(CLASSES, CROPS, 890), TWO_CORES)] + [
         advice.reason for advice in recommend_dataset(SourceFacts(MASKS, STREET), TWO_CORES)

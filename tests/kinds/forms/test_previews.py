@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from PIL import Image
 
 from digits.kinds.forms import previews, scanning
-from digits.kinds.forms.previews import MAX_PREVIEWS, preview
+from digits.kinds.forms.previews import MAX_PREVIEWS
 from tests.kinds.dataset_forms import Forms
 
 pytestmark = pytest.mark.integration  # every form is read by another program
@@ -179,14 +180,15 @@ def test_a_source_that_takes_too_long_keeps_what_was_found(
 ) -> None:
     for number in range(4):
         save(tmp_path / "data" / "ab"[number % 2] / f"{number}.png", number)
-    _, recipe = Forms("image-classification", tmp_path / "data").filled(folder_train=tmp_path / "data")
+    forms, fields = Forms("image-classification", tmp_path / "data"), {"folder_train": tmp_path / "data"}
 
     def stop(*arguments: object) -> None:
         raise previews._TimeIsUp
 
-    assert preview(recipe).pictures
+    found = forms.summary(**fields)
+    assert found.previews
     monkeypatch.setattr(previews, "_make", stop)
-    assert preview(recipe) == previews.Preview(total=4)
+    assert forms.summary(**fields) == replace(found, previews=[])
 
 
 def test_unknown_settings_are_recommended_and_the_splits_of_the_source_are_counted(tmp_path: Path) -> None:
@@ -206,7 +208,10 @@ def test_unknown_settings_are_recommended_and_the_splits_of_the_source_are_count
 
 def test_what_creation_would_refuse_is_an_error_and_a_similar_path_is_offered(tmp_path: Path) -> None:
     save(tmp_path / "small_crops" / "only" / "0.png", 1)
-    *_, last = scan("image-classification", tmp_path, folder_train=tmp_path / "small_crops")
+    request = scanning.Request(
+        "image-classification", [("folder_train", str(tmp_path / "small_crops"))], [str(tmp_path)]
+    )
+    (last,) = map(json.loads, scanning.scan(request))
     assert "at least two are required" in last["errors"]["folder_train"][0] and not last["previews"]
     request = scanning.Request(
         "image-classification", [("folder_train", str(tmp_path / "small_crp"))], [str(tmp_path)]

@@ -10,10 +10,9 @@ import pytest
 from PIL import Image
 
 from digits.data.images import images
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import Progress, UnusableSource
 from digits.kinds.gan import reader
 from digits.kinds.gan.recipe import CreateGan
-from tests.kinds.tables import Silent
 from tests.site import Site
 
 ATTRIBUTES = "3\nDark Wide  Young\n0.png  1 -1  1\n1.png -1 -1 -1\n\na face.png -1  1  1\n"
@@ -33,7 +32,7 @@ def plan(folder: Path, text: str | None = None, **options: object) -> reader.Gan
     if text is not None:
         (folder / "list.txt").write_text(text)
         options["file_list"] = str(folder / "list.txt")
-    found = reader.read(CreateGan(folder=str(folder), **options), Silent())
+    found = reader.read(CreateGan(folder=str(folder), **options), Progress())
     assert isinstance(found, reader.GanPlan)
     return found
 

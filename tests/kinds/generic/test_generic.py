@@ -14,14 +14,13 @@ from PIL import Image
 from digits.data import manifest as manifests
 from digits.data.images.statistics import describe
 from digits.data.records.records import SplitReader
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds import BUILT_IN
 from digits.kinds.generic import reader
 from digits.kinds.generic.form import PREBUILT
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.old_databases import datum, numbers, write_job, write_lmdb
 from tests.old_databases import picture as picture_of
 from tests.site import Site
@@ -286,7 +285,7 @@ def plan(path: Path, **settings: Any) -> Plan:
     height, width, channels = found.shape
     size: dict[str, Any] = {"height": height, "width": width, "channels": channels if channels == 3 else 1}
     recipe = CreateGeneric(train=str(path), dtype=found.dtype, shape=list(found.shape), **size, **settings)  # type: ignore[arg-type]
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.data.sources.plan import Progress
 from digits.kinds.gradients.ramps import draw_ramp
 from digits.kinds.gradients.reader import DIRECTIONS, read
 from digits.kinds.gradients.recipe import CreateGradients
-from tests.kinds.tables import Silent
 
 
 def recipe(**changes: object) -> CreateGradients:
@@ -21,7 +21,7 @@ def recipe(**changes: object) -> CreateGradients:
 
 
 def test_the_image_of_a_record_has_the_slopes_of_its_target():
-    plan = read(recipe(), Silent())
+    plan = read(recipe(), Progress())
     assert {name: len(split) for name, split in plan.splits.items()} == {"train": 40, "val": 10}
     assert plan.target.names == ["gradient_x", "gradient_y"]
     for split in plan.splits.values():
@@ -37,11 +37,11 @@ def test_the_image_of_a_record_has_the_slopes_of_its_target():
 
 
 def test_the_plan_depends_on_the_seed_only():
-    slopes = read(recipe(), Silent()).splits["train"].targets
-    assert read(recipe(), Silent()).splits["train"].targets == slopes
-    assert read(recipe(seed=4), Silent()).splits["train"].targets != slopes
-    assert read(recipe(val_images=0), Silent()).splits.keys() == {"train"}
-    assert read(recipe(val_images=40), Silent()).splits["val"].targets != slopes
+    slopes = read(recipe(), Progress()).splits["train"].targets
+    assert read(recipe(), Progress()).splits["train"].targets == slopes
+    assert read(recipe(seed=4), Progress()).splits["train"].targets != slopes
+    assert read(recipe(val_images=0), Progress()).splits.keys() == {"train"}
+    assert read(recipe(val_images=40), Progress()).splits["val"].targets != slopes
 
 
 def test_a_ramp_without_slopes_is_gray_and_one_of_one_pixel_is_possible():

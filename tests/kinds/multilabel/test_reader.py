@@ -15,23 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.tables.tables import SourceNotes
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel
-from tests.kinds.tables import Silent, one_file, write
+from tests.kinds.tables import one_file, write
 
 
 def read(folder: Path, text: str | bytes, **options: Any) -> dict[str, list[str]]:
     recipe = CreateMultilabel(table="labels.csv", max_unusable_percent=0, **options)
     source = one_file(write(folder, text), folder)
-    images, _ = reader.read_table(recipe, source, "train", SourceNotes())
+    images, _ = reader.read_table(recipe, source, "train", Progress(), SourceNotes())
     return {file: sorted(labels) for file, labels in images.labels_of.items()}
 
 
 def plan(folder: Path, text: str, **options: object) -> Plan:
     recipe = CreateMultilabel(table=str(write(folder, text)), folder=str(folder), **options)  # type: ignore[arg-type]
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 TWO = {"a.png": ["cat", "dog"], "b.png": ["cat"], "c.png": []}
@@ -86,7 +86,7 @@ def test_all_shards_and_splits_of_a_folder_are_read(tmp_path: Path) -> None:
         images = [name.encode()] * len(labels)
         pq.write_table(pa.table({"image": images, "tags": labels}), tmp_path / f"{name}.parquet")
     recipe = CreateMultilabel(table=str(tmp_path), folder=str(tmp_path), pct_val=0)
-    made = reader.read(recipe, Silent())
+    made = reader.read(recipe, Progress())
     assert made.target.names == ["sea", "sky"]
     found = {name: [target.tolist() for target in split.targets] for name, split in made.splits.items()}
     assert found == {"train": [[1, 0], [0, 0], [1, 1]], "test": [[0, 1]]}
@@ -235,7 +235,7 @@ def test_lists_only_in_later_objects(tmp_path: Path) -> None:
     lines = [json.dumps({"image": f"{number}.png", "tags": each}) for number, each in enumerate(tags)]
     path = write(tmp_path, "\n".join(lines), "table.jsonl")
     images, _ = reader.read_table(
-        CreateMultilabel(table="a"), one_file(path, tmp_path), "train", SourceNotes()
+        CreateMultilabel(table="a"), one_file(path, tmp_path), "train", Progress(), SourceNotes()
     )
     assert images.labels_of["30.png"] == {"sea", "big sky"} and images.labels_of["31.png"] == {"big sky"}
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.multilabel import reader
 from digits.kinds.multilabel.recipe import CreateMultilabel, LabelRecords
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 
 Values = list[dict[str, Any]]
@@ -22,7 +21,7 @@ def plan(path: Path, *features: str, **settings: Any) -> Plan:
         (path.parent / "names.txt").write_text("land\nsea\nsky\n")
         settings["labels"] = str(path.parent / settings["labels"])
     source = LabelRecords(train=str(path), label_features=list(features), **settings)
-    return reader.read(CreateMultilabel(records=source, pct_val=0), Silent())
+    return reader.read(CreateMultilabel(records=source, pct_val=0), Progress())
 
 
 def records(folder: Path, *values: dict[str, Any]) -> Path:
@@ -115,8 +114,8 @@ def test_records_become_a_dataset(tmp_path: Path) -> None:
     fields |= {"record_labels": names, "layout": "list"}
     found = forms.summary(**fields)
     assert [row[0] for row in found.table] == ["found (label)", "image (image)", "size"]
-    assert found.facts[2:] == ["A feature lists the labels.", "3 labels, on average 1.5 per image."]
-    assert found.problems == ["1 image without labels."]
+    assert found.facts[2:4] == ["A feature lists the labels.", "3 labels, on average 1.5 per image."]
+    assert found.problems == ["1 train image has no labels: a.tfrecord:12."]
     assert found.bars == [("land", 4), ("sea", 12), ("sky", 4)]
     assert "no feature “tilt”" in forms.errors(**fields | {"label_columns": "tilt"})["record_train"][0]
     made = forms.create(**fields, resize_width=8, resize_height=6)

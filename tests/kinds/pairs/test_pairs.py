@@ -132,7 +132,7 @@ def test_the_source_is_summarized_and_a_wrong_one_is_refused(tmp_path: Path) -> 
     forms = Forms("image-pairs", tmp_path)
     folder = bars(tmp_path / "bars")
     found = forms.summary(pair_source=folder)
-    assert found.facts[0] == "24 images in 3 classes." and found.bars_title == "Images per class"
+    assert found.facts[0] == "24 images in 3 classes." and found.bars_title == "Pairs"
     table = folder / "pairs.csv"
     table.write_text("left/00.png,left/01.png,1\nleft/00.png,missing.png,0\n")
     found = forms.summary(pair_source=table)

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.pairs import reader
 from digits.kinds.pairs.reader import PairSplit
 from digits.kinds.pairs.recipe import CreatePairs
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import write
 
 
 def plan(source: Path, **options: object) -> Plan:
     folder = source if source.is_dir() else source.parent
-    return reader.read(CreatePairs(**{"source": str(source), "folder": str(folder)} | options), Silent())
+    return reader.read(CreatePairs(**{"source": str(source), "folder": str(folder)} | options), Progress())
 
 
 def pairs(plan: Plan, split: str) -> list[tuple[str, str, int]]:

@@ -13,18 +13,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from digits.data.sources.plan import Plan, Remark, UnusableSource
+from digits.data.sources.plan import Plan, Progress, Remark, UnusableSource
 from digits.data.tables.tables import MAX_TABLE_BYTES, SourceNotes
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression
-from tests.kinds.tables import Silent, one_file, write
+from tests.kinds.tables import one_file, write
 
 
 def table(folder: Path, text: str | bytes, **options: Any) -> Any:
     recipe = CreateRegression(table="numbers.csv", max_unusable_percent=0, **options)
     source = one_file(write(folder, text), folder)
     opened = reader.open_numbers(recipe, source, MAX_TABLE_BYTES)
-    rows, values = source.usable_rows(opened, recipe, "train", SourceNotes())
+    rows, values = source.usable_rows(opened, recipe, "train", Progress(), SourceNotes())
     return SimpleNamespace(
         names=opened.names, files=[row.file for row in rows], values=np.array(values, np.float64)
     )
@@ -32,13 +32,13 @@ def table(folder: Path, text: str | bytes, **options: Any) -> Any:
 
 def plan(folder: Path, text: str, **options: object) -> Plan:
     recipe = CreateRegression(table=str(write(folder, text)), folder=str(folder), **options)  # type: ignore[arg-type]
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 def test_the_images_of_a_parquet_file_keep_its_order(tmp_path: Path) -> None:
     path = tmp_path / "train.parquet"
     pq.write_table(pa.table({"image": [b"x"] * 20, "n": range(20)}), path)
-    made = reader.read(CreateRegression(table=str(path), folder=str(tmp_path), seed=1), Silent())
+    made = reader.read(CreateRegression(table=str(path), folder=str(tmp_path), seed=1), Progress())
     train, val = made.splits["train"], made.splits["val"]
     assert [len(train), len(val)] == [15, 5]
     assert [f"train.parquet:{target[0]:.0f}" for target in train.targets] == train.files
@@ -57,13 +57,13 @@ def write_shards(folder: Path, *values: list[object]) -> list[Path]:
 def test_faults_of_shards_name_the_file(tmp_path: Path) -> None:
     paths = write_shards(tmp_path, [1, 2], [3, None])
     with pytest.raises(UnusableSource, match=r"train-00001-of-00002\.parquet, line 2: no value for n"):
-        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Progress())
     pq.write_table(pa.table({"size": [1.0], "image": [b"x"]}), paths[1])
     with pytest.raises(UnusableSource, match=r"00001-of-00002\.parquet has the columns size, image"):
-        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Progress())
     paths[1].unlink()
     with pytest.raises(UnusableSource, match="1 of 2 shards are missing"):
-        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Silent())
+        reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Progress())
 
 
 def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) ->
         (tmp_path / split).mkdir()
         write(tmp_path / split, text, "metadata.csv")
     recipe = CreateRegression(table=str(tmp_path), folder=str(tmp_path), pct_val=0)
-    made = reader.read(recipe, Silent()).splits
+    made = reader.read(recipe, Progress()).splits
     assert {name: (split.files, split.targets) for name, split in made.items()} == {
         "train": (["a.png"], [[1.0]]),
         "test": (["b.png"], [[2.0]]),

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.regression import reader
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 
 
@@ -25,7 +24,7 @@ def levels(count: int = 12) -> list[bytes]:
 
 def plan(path: Path, *targets: str, **settings: Any) -> Plan:
     source = NumberRecords(train=str(path), target_features=list(targets))
-    return reader.read(CreateRegression(records=source, pct_val=0, **settings), Silent())
+    return reader.read(CreateRegression(records=source, pct_val=0, **settings), Progress())
 
 
 def test_floats_are_targets_unless_features_are_named(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from digits.data.images import images
 from digits.data.images.images import Geometry
 from digits.data.records.index import IndexCache
 from digits.data.records.records import Record
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.targets.mask import IGNORED, Mask
 from digits.kinds import kind_named
 from digits.kinds.segmentation import reader
@@ -27,7 +27,6 @@ from digits.kinds.versions.export import formats_of
 from tests.data.archives.test_writing import unpacked
 from tests.datasets import write_dataset
 from tests.kinds.segmentation.test_reader import masks
-from tests.kinds.tables import Silent
 
 WIDTH, HEIGHT = 12, 8
 
@@ -64,7 +63,7 @@ def write(folder: Path, annotations: list[dict[str, Any]], **changes: Any) -> Pa
 def plan(path: Path, folder: str = "images", **settings: Any) -> Plan:
     folders = TargetImageFolders(images=str(path.parent / folder), targets=str(path))
     values = {"train": folders, "pct_val": 0.0, "width": WIDTH, "height": HEIGHT, "processes": 1, **settings}
-    return reader.read(CreateSegmentation(**values), Silent())
+    return reader.read(CreateSegmentation(**values), Progress())
 
 
 def mask_of(found: Plan) -> Any:

@@ -11,13 +11,12 @@ from PIL import Image
 
 from digits.data.databases.folders import is_database, open_arrays
 from digits.data.images.images import UnusableImage
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.sources.target_images import TargetImageSplit
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageFolders
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.old_databases import HEIGHT, WIDTH, Pixels, datum, picture, write_arrays, write_lmdb
 
 KEY = "{:08d}"
@@ -62,7 +61,7 @@ def test_the_folder_of_an_old_dataset_becomes_a_dataset(tmp_path: Path, kind: st
 def plan(folder: Path) -> Plan:
     folders = TargetImageFolders(images=str(folder / "features"), targets=str(folder / "labels"))
     recipe = CreateSegmentation(train=folders, pct_val=0, width=WIDTH, height=HEIGHT, processes=1)
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 def test_faults_of_the_databases_are_named(tmp_path: Path) -> None:

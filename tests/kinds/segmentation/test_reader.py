@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from digits.data.images.images import Geometry, UnusableImage
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.targets.mask import IGNORED
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageFolders
-from tests.kinds.tables import Silent
 
 SIZE = (4, 3)
 VOC = [(0, 0, 0), (128, 0, 0), (0, 128, 0)]
@@ -45,7 +44,7 @@ def plan(root: Path, **settings: object) -> Plan:
     folders = TargetImageFolders(images=str(root / "images"), targets=str(root / "masks"))
     size = {"width": SIZE[0], "height": SIZE[1]}
     values = {"train": folders, "pct_val": 0.0, "processes": 1, **size, **settings}
-    return reader.read(CreateSegmentation(**values), Silent())  # type: ignore[arg-type]
+    return reader.read(CreateSegmentation(**values), Progress())  # type: ignore[arg-type]
 
 
 def masks(found: Plan, size: tuple[int, int] = SIZE) -> dict[str, list[list[int]] | str]:

@@ -11,12 +11,11 @@ import pytest
 from PIL import Image
 
 from digits.data.images.images import Geometry, UnusableImage
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageRecords
 from tests.kinds.dataset_forms import Forms
-from tests.kinds.tables import Silent
 from tests.tfrecord_files import example, picture, write_records
 
 GEOMETRY = Geometry((8, 6), 8, 6, "squash")
@@ -41,7 +40,7 @@ def scenes(count: int = 12) -> list[bytes]:
 def plan(path: Path, **features: Any) -> Plan:
     source = TargetImageRecords(train=str(path), **features)
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 1, "pct_val": 25.0, "seed": 1}
-    return reader.read(CreateSegmentation(records=source, **settings), Silent())
+    return reader.read(CreateSegmentation(records=source, **settings), Progress())
 
 
 @pytest.mark.parametrize("compression", ["", "gzip"])
@@ -121,7 +120,7 @@ def test_records_become_a_dataset(tmp_path: Path) -> None:
     found = forms.summary(**fields)
     assert [row[0] for row in found.table] == ["mask (target)", "name", "photo (image)", "raw"]
     assert "2 classes: background, class 1." in found.facts
-    assert "a, record 12: “mask” has 2×2 instead of 8×6 pixels" in found.problems[0]
+    assert "label image a:12: it has 2×2 pixels, but the image has 8×6" in found.problems[0]
     assert "no feature “tilt”" in forms.errors(**fields, target_feature="tilt")["record_train"][0]
     made = forms.create(**fields, resize_width=8, resize_height=6, max_unusable_percent=20)
     assert made.manifest.target.names == ["background", "class 1"] and made.manifest.skipped == 1

@@ -191,7 +191,10 @@ def test_the_source_is_summarized(forms: Forms) -> None:
     assert "40 images with label images." in facts and "2 classes: background, foreground." in facts
     assert "255 is “foreground”" in facts
     assert "1 image has no label image and cannot be used: more.png" in problems
-    assert "0.png: 9×9 instead of 20×20 pixels" in problems and "1.png: not an image" in problems
+    assert (
+        "label image 0.png: it has 9×9 pixels, but the image has 20×20" in problems
+        and "1.png: not an image" in problems
+    )
     assert found.bars_title.startswith("Images per class") and found.bars[1][0] == "foreground"
     alone = forms.summary(feature_folder=root / "images")
     assert "Enter the folder of label images" in alone.problems[0]

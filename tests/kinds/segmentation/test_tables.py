@@ -13,13 +13,13 @@ import pytest
 from PIL import Image
 
 from digits.data.images.images import Geometry, UnusableImage
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.segmentation import reader
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageTable
 from tests.kinds.dataset_forms import Forms
 from tests.kinds.segmentation.test_records import mask, scenes
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import write
 from tests.tfrecord_files import picture, write_records
 
 GEOMETRY = Geometry((8, 6), 8, 6, "squash")
@@ -48,7 +48,7 @@ def write_dataset(folder: Path) -> Path:
 def plan(table: Path, folder: Path, **columns: Any) -> Plan:
     source = TargetImageTable(table=str(table), folder=str(folder), **columns)
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 2, "pct_val": 25.0, "seed": 1}
-    return reader.read(CreateSegmentation(table=source, **settings), Silent())
+    return reader.read(CreateSegmentation(table=source, **settings), Progress())
 
 
 def edges(found: Plan, split: str) -> list[int]:
@@ -117,7 +117,7 @@ def test_rows_without_a_path_are_skipped_and_listed(tmp_path: Path) -> None:
     table = write(tmp_path, f"image,mask\n{rows}images/0.png,\n")
     source = TargetImageTable(table=str(table), folder=str(tmp_path))
     settings: dict[str, Any] = {"width": 8, "height": 6, "processes": 1, "max_unusable_percent": 20}
-    found = reader.read(CreateSegmentation(table=source, **settings), Silent())
+    found = reader.read(CreateSegmentation(table=source, **settings), Progress())
     assert [(item.path, item.reason, item.split) for item in found.unusable] == [
         ("table.csv, line 6", "the path of the image is missing", "train")
     ]

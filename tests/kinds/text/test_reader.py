@@ -13,17 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.tables.text_rows import read_rows
 from digits.kinds.text import reader
 from digits.kinds.text.characters import DEFAULT_ALPHABET, Encoding
 from digits.kinds.text.lines import TextFile
 from digits.kinds.text.recipe import CreateText
-from tests.kinds.tables import Silent, write
+from tests.kinds.tables import write
 
 
 def plan(table: Path, **options: object) -> Plan:
-    return reader.read(CreateText(**{"table": str(table), "pct_val": 0.0, "width": 24} | options), Silent())
+    return reader.read(CreateText(**{"table": str(table), "pct_val": 0.0, "width": 24} | options), Progress())
 
 
 def contents(plan: Plan, split: str = "train") -> dict[str, tuple[str, str]]:

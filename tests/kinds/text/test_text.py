@@ -130,7 +130,9 @@ def test_the_source_is_summarized_with_its_classes_and_invalid_lines(forms: Form
     table.write_text(table.read_text() + "\nanimal\n")
     found = forms.summary(train_data_file=table, max_chars_per_sample=20)
     assert found.facts[0] == "240 texts in 3 classes."
-    assert found.problems == ["1 line cannot be used: line 242: the text is missing. Correct or remove them."]
+    assert found.problems == [
+        "1 line of train.csv cannot be used: line 242: the text is missing. Correct or remove them."
+    ]
     assert found.table_head == ["class (class)", "title (text)", "text (text)"]
     assert len(found.table) == 5 and found.table[0][0] == "animal"
     assert found.bars == [("<i>place</i>", 80), ("animal", 80), ("number", 80)]

@@ -16,6 +16,7 @@ from digits.data.archives.writing import stream
 from digits.data.images import images
 from digits.data.records.index import IndexCache
 from digits.data.records.records import Record
+from digits.data.sources.plan import Progress
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
@@ -37,7 +38,6 @@ from digits.kinds.text.recipe import CreateText
 from digits.kinds.versions.export import formats_of
 from tests.data.archives.test_writing import unpacked
 from tests.datasets import write_dataset
-from tests.kinds.tables import Silent
 
 WIDTH, HEIGHT = 30, 20
 SIZE = {"width": WIDTH, "height": HEIGHT}
@@ -70,7 +70,7 @@ def export(
 
 
 def read(recipe: Any) -> Any:
-    return read_source(recipe, Silent())
+    return read_source(recipe, Progress())
 
 
 def test_every_kind_has_a_format_besides_tfrecords() -> None:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from digits.data.images.images import Size
-from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.sources.plan import Progress, UnusableSource, count_of, listed, show
 from digits.data.tables.columns import Column
 from digits.data.tables.contents import refuse_contents, refuse_run_lengths
 from digits.data.tables.split_columns import find_split_columns
 from digits.data.tables.tables import (
+    MAX_HEADER_BYTES,
     MAX_TABLE_BYTES,
     Cells,
     Faults,
@@ -28,6 +29,7 @@ from digits.kinds.detection.annotations import AnnotatedImage, Annotations, decl
 from digits.kinds.detection.formats.box_order import SIDES, Numbers, Order
 from digits.kinds.detection.formats.format import BoxTable, Format, Source
 from digits.kinds.sources.shapes import Rectangle, Shape
+from digits.kinds.sources.tables import SHOWN_ROWS
 
 # Names of the columns of centers, in lowercase.
 _CENTERS = (
@@ -109,6 +111,22 @@ def _open(source: Source) -> Annotations:
     needs_proof = "box_column" in places and len(orders) > 1
     note = table.splits.remark if table.splits else ""
     return Annotations(images, faults=[faults], orders=orders, needs_proof=needs_proof, split_note=note)
+
+
+def show_rows(path: Path, settings: BoxTable, progress: Progress) -> None:
+    """Report the first rows with the values in their columns, which may be unknown, and offer the columns.
+
+    Raises UnusableSource.
+    """
+    table = open_boxes(path, settings, MAX_HEADER_BYTES)
+    try:
+        places = find_columns(table, settings)
+    except UnusableSource:
+        places = {}
+    roles = {place: role_of(field) for field, place in places.items()}
+    progress.show_rows(table.columns, table.first_rows(SHOWN_ROWS), roles)
+    for field in COLUMNS:
+        progress.offer(field, [("", "Automatic"), *((name, show(name)) for name in table.columns)])
 
 
 def _only_class(

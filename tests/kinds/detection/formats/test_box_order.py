@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.sources.plan import Plan, UnusableSource
+from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import CreateDetection
-from tests.kinds.tables import Silent
 
 SMALL, LARGE = (48, 32), (640, 480)
 COUNT = 8
@@ -49,7 +48,7 @@ def save_images(folder: Path, size: tuple[int, int], count: int = COUNT) -> Path
 
 def plan(folder: Path, labels: str, **settings: object) -> Plan:
     paths = {"images": str(folder / "images"), "labels": str(folder / labels)}
-    return reader.read(CreateDetection(**paths, pct_val=0, **settings), Silent())  # type: ignore[arg-type]
+    return reader.read(CreateDetection(**paths, pct_val=0, **settings), Progress())  # type: ignore[arg-type]
 
 
 def table(

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from digits.data.images.images import Geometry
-from digits.data.sources.plan import Plan, Unusable, UnusableSource
+from digits.data.sources.plan import Plan, Progress, Unusable, UnusableSource
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.formats import kitti, voc, yolo
@@ -28,7 +28,6 @@ from digits.kinds.detection.formats.formats import detect, find_sources, open_an
 from digits.kinds.detection.formats.label_files import InvalidAnnotation
 from digits.kinds.detection.recipe import CreateDetection
 from tests import old_databases
-from tests.kinds.tables import Silent
 
 WIDTH, HEIGHT = 80, 40
 # Two objects in a.png, one in b.png, none in c.png.
@@ -164,7 +163,7 @@ def plan(folder: Path, labels: Path, **options: object) -> Plan:
         labels=str(labels),
         **{"images": str(folder / "images"), "pct_val": 0, **options},  # type: ignore[arg-type]
     )
-    return reader.read(recipe, Silent())
+    return reader.read(recipe, Progress())
 
 
 def boxes_of(found: Plan, split: str = "train") -> dict[str, list[list[float]]]:
@@ -278,7 +277,7 @@ def test_metadata_in_a_folder_for_each_split_is_found(folder: Path) -> None:
         name: (folder / "hub" / split, folder / "hub" / split / "metadata.jsonl")
         for name, split in (("train", "train"), ("val", "validation"))
     }
-    planned = reader.read(from_sources(found), Silent())
+    planned = reader.read(from_sources(found), Progress())
     assert boxes_of(planned) == boxes_of(planned, "val") == ALL
 
 
@@ -332,7 +331,7 @@ def test_parquet_shards_contain_the_images_of_each_split(folder: Path) -> None:
     found = find_sources(folder / "hub")
     assert found["train"] == (folder / "hub", folder / "hub" / "train-00000-of-00002.parquet")
     assert detect(found["val"][1]).name == "parquet"
-    planned = reader.read(from_sources(found, padding=(WIDTH, HEIGHT)), Silent())
+    planned = reader.read(from_sources(found, padding=(WIDTH, HEIGHT)), Progress())
     assert planned.target.names == ["dog", "cat"]
     a, b = [[10, 5, 30, 25, 1], [40, 20, 80, 40, 0]], [[0, 0, 8, 4, 0]]
     shards = [f"train-0000{number}-of-00002.parquet:0" for number in range(2)]
@@ -350,7 +349,7 @@ def test_parquet_shards_contain_the_images_of_each_split(folder: Path) -> None:
 def test_parquet_files_with_lists_of_objects(folder: Path) -> None:
     for name in "ab":
         write_parquet(folder / "hub" / "train" / f"000{name}.parquet", name, is_listed=True, key="label")
-    planned = reader.read(from_sources(find_sources(folder / "hub")), Silent())
+    planned = reader.read(from_sources(find_sources(folder / "hub")), Progress())
     assert planned.target.names == ["cat", "dog"]
     assert [len(boxes) for boxes in planned.splits["train"].targets] == [2, 1]
     table = pq.read_table(folder / "hub" / "train" / "000a.parquet")
@@ -394,15 +393,15 @@ def test_detectnet_databases_are_decoded(
     write(tmp_path / "train_db", [detectnet(first), detectnet([])])
     write(tmp_path / "val_db", [detectnet([(8, 0, 0, 8, 4)])])
     found = find_sources(tmp_path)
-    planned = reader.read(from_sources(found, format="detectnet"), Silent())
+    planned = reader.read(from_sources(found, format="detectnet"), Progress())
     assert planned.target.names == ["car", "person"]
     boxes = [[10, 5, 30, 25, 0], [0, 0, 9, 9, IGNORED_BOX], [40, 20, 80, 40, 1]]
     assert [each.tolist() for each in planned.splits["train"].targets] == [boxes, []]
     assert [each.tolist() for each in planned.splits["val"].targets] == [[[0, 0, 8, 4, 1]]]
-    named = reader.read(from_sources(found, classes=["DontCare", "bus", *"abcdef", "tram"]), Silent())
+    named = reader.read(from_sources(found, classes=["DontCare", "bus", *"abcdef", "tram"]), Progress())
     assert named.target.names == ["bus", "tram"]
     with pytest.raises(UnusableSource, match=r"object 3: the class 8 is not between 0 and 1"):
-        reader.read(from_sources(found, classes=["dontcare", "bus"]), Silent())
+        reader.read(from_sources(found, classes=["dontcare", "bus"]), Progress())
     with pytest.raises(UnusableSource, match="not an array of objects with 16 columns"):
         old_databases.write_arrays(tmp_path / "numbers", [np.ones(16)])
         plan(tmp_path, tmp_path / "numbers", images=str(found["train"][0]))
