@@ -26,6 +26,7 @@ from digits.kinds.classification import listing
 from digits.kinds.classification.recipe import ListedSplit, Tables
 from digits.kinds.detection.formats.formats import open_annotations
 from digits.kinds.sources.split_lists import divide
+from tests.kinds.tables import one_file
 
 ENDINGS = (".png", ".jpg")
 COMPOSED, DECOMPOSED = "\xe9", "e\u0301"
@@ -114,9 +115,13 @@ def _table(root: Path, folder: Path, source: Source) -> Labels:
     path = folder / "list.csv"
     rows = [f'"{path}",c{number}' for number, path in enumerate(source.paths)]
     path.write_text("\n".join(["image,label", *rows]))
+    return _rows_of(path, root)
+
+
+def _rows_of(path: Path, root: Path) -> Labels:
     settings = Tables(train=ListedSplit(file=str(path), folder=str(root)), header="yes")
-    rows_of = listing.open_labels(path, settings, root).rows
-    return [(row.file, int(row.value[1:])) for row in rows_of if row.value is not None]
+    rows = listing.open_labels(one_file(path, root), settings).rows
+    return [(row.file, int(row.value[1:])) for row in rows if row.value is not None]
 
 
 def _text(root: Path, folder: Path, source: Source) -> Labels:
@@ -131,8 +136,7 @@ def _json_rows(root: Path, folder: Path, source: Source) -> Labels:
     path = folder / "list.jsonl"
     lines = ({"file_name": path, "label": f"c{number}"} for number, path in enumerate(source.paths))
     path.write_text("\n".join(map(json.dumps, lines)))
-    rows = listing.json_rows(path, root, "", [])
-    return [(row.file, int(row.value[1:])) for row in rows if row.value is not None]
+    return _rows_of(path, root)
 
 
 def _boxes(labels: Path, root: Path, form: str, classes: Sequence[str] = ()) -> Labels:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -42,12 +42,14 @@ class Columns:
 class ParquetTable:
     """The rows of a file as text, with their numbers from 1.
 
-    ``images`` are the columns of images, whose cells are names in `ParquetImages`. Lists are JSON. ``is_whole``: these
-    are all rows. Iteration raises UnusableSource.
+    ``images`` are the columns of images, whose cells are names in `ParquetImages`. ``classes`` are the names of the
+    classes in columns of class indexes. Lists are JSON. ``is_whole``: these are all rows. Iteration raises
+    UnusableSource.
     """
 
     columns: list[str]
     images: list[str]
+    classes: dict[str, tuple[str, ...]]
     rows: Iterator[tuple[int, list[str]]]
     is_whole: bool
 
@@ -160,57 +162,6 @@ def find_objects(path: Path, boxes: str, names: Sequence[str], known: Columns | 
     return Columns(known.image if known else images[0], label, classes)
 
 
-def find_columns(path: Path, image: str = "", label: str = "") -> Columns:
-    """Return the columns of the file ``path``; empty names are detected. Raises UnusableSource."""
-    with _open(path) as file:
-        schema = file.schema_arrow
-    names = schema.names
-    place = show(path.name)
-    for name in filter(None, (image, label)):
-        if name not in names:
-            raise UnusableSource(
-                f"{place} has no column “{show(name)}”.", f"Its columns are {listed(names)}."
-            )
-    images = [name for name in names if _is_image(schema.field(name).type)]
-    image = image or next(iter(images), "")
-    if image not in images:
-        raise UnusableSource(
-            f"{place} has no column of images" + (f" called “{show(image)}”." if image else "."),
-            f"It must contain bytes, or structures with bytes. The columns are {listed(names)}.",
-        )
-    features = _features(schema.metadata or {})
-    others = [name for name in names if name != image]
-    label = label or next(
-        (name for name in others if _type_of(features.get(name)) == "ClassLabel"),
-        next((name for name in ("label", "labels", "class", "fine_label") if name in others), ""),
-    )
-    if not label and len(others) == 1:
-        label = others[0]
-    if not label:
-        raise UnusableSource(f"{place} has no column of labels.", f"Enter one of {listed(others)}.")
-    feature = features.get(label)
-    classes = feature.get("names") if isinstance(feature, dict) else None
-    return Columns(image, label, tuple(map(str, classes)) if isinstance(classes, list) else ())
-
-
-def count_rows(path: Path) -> int:
-    """Return the number of rows of the file ``path``; raises UnusableSource."""
-    with _open(path) as file:
-        return int(file.metadata.num_rows)
-
-
-def labels(path: Path, columns: Columns) -> Iterator[tuple[str | None, str]]:
-    """Yield the class name of each row, or None and the reason why it has no usable one.
-
-    Raises UnusableSource if the file is damaged.
-    """
-    for value in values(path, columns.label):
-        try:
-            yield _class_name(value, columns.classes), ""
-        except ValueError as error:
-            yield None, str(error)
-
-
 def values(path: Path, column: str) -> Iterator[Any]:
     """Yield the value of a column in each row as Python objects; raises UnusableSource."""
     return (row[0] for row in _read_rows(path, [column]))
@@ -240,8 +191,10 @@ def read_table(path: Path, root: Path, max_rows: int) -> ParquetTable:
     with _open(path) as file:
         schema, count = file.schema_arrow, file.metadata.num_rows
     images = [name for name in schema.names if _is_image(schema.field(name).type)]
-    rows = _text_rows(path, path.relative_to(root), schema, images, max_rows)
-    return ParquetTable(schema.names, images, rows, count <= max_rows)
+    features = _features(schema.metadata or {})
+    classes = {name: names for name in schema.names if (names := _class_names(features.get(name)))}
+    rows = _text_rows(path, path.relative_to(root), schema, images, classes, max_rows)
+    return ParquetTable(schema.names, images, classes, rows, count <= max_rows)
 
 
 def in_row_order(names: list[str]) -> list[int]:
@@ -255,13 +208,17 @@ def in_row_order(names: list[str]) -> list[int]:
 
 
 def _text_rows(
-    path: Path, below: Path, schema: Any, images: list[str], max_rows: int
+    path: Path,
+    below: Path,
+    schema: Any,
+    images: list[str],
+    classes: Mapping[str, tuple[str, ...]],
+    max_rows: int,
 ) -> Iterator[tuple[int, list[str]]]:
-    features = _features(schema.metadata or {})
     read = [name for name in schema.names if name not in images]
-    classes = [_class_names(features.get(name)) for name in read]
+    names = [classes.get(name, ()) for name in read]
     for number, row in enumerate(islice(_read_rows(path, read), max_rows), 1):
-        texts = map(_as_text, row, classes)
+        texts = map(_as_text, row, names)
         cells = dict(zip(read, texts, strict=True)) | dict.fromkeys(images, f"{below}:{number - 1}")
         yield number, [cells.get(name, "") for name in schema.names]
 
@@ -306,16 +263,6 @@ def cell_text(value: Any) -> str:
 
 def _list_text(items: list[str]) -> str:
     return json.dumps(items, ensure_ascii=False)
-
-
-def _class_name(value: Any, classes: tuple[str, ...]) -> str:
-    if isinstance(value, bool) or not isinstance(value, (int, str)) or value == "":
-        raise ValueError("the label is missing" if value in (None, "") else "the label is not a class")
-    if classes and isinstance(value, int):
-        if not 0 <= value < len(classes):
-            raise ValueError(f"the label {value} is not between 0 and {len(classes) - 1}")
-        return classes[value]
-    return str(value)
 
 
 def _open(path: Path) -> Any:
@@ -411,10 +358,6 @@ def _features(metadata: dict[bytes, bytes]) -> dict[str, Any]:
     except (InvalidJson, KeyError, TypeError):
         return {}
     return features if isinstance(features, dict) else {}
-
-
-def _type_of(feature: Any) -> str:
-    return str(feature.get("_type", "")) if isinstance(feature, dict) else ""
 
 
 def _first_line(error: Exception) -> str:

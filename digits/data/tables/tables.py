@@ -123,7 +123,8 @@ class TableFile:
     ``is_whole``: these are all rows. If the file itself contains images, ``images`` maps the places of their
     columns to the images, whose names are in the cells. ``more`` are further files with the same columns. ``remarks``
     are sentences about how the file is read; they may grow during iteration, which raises UnusableSource.
-    ``splits`` are the columns that declare the splits; see `declare_splits`. ``again`` opens the file once more.
+    ``splits`` are the columns that declare the splits; see `declare_splits`. ``classes`` are the names of the classes
+    in columns of class indexes. ``again`` opens the file once more.
     """
 
     path: Path
@@ -135,6 +136,7 @@ class TableFile:
     delimiter: str = ""
     remarks: list[str] = field(default_factory=list)
     splits: SplitColumns | None = None
+    classes: dict[int, tuple[str, ...]] = field(default_factory=dict)
     again: Callable[[], TableFile] = field(kw_only=True)
 
     def survey(self, places: Iterable[int]) -> dict[int, Column]:
@@ -390,7 +392,8 @@ def _open_parquet(path: Path, root: Path, max_bytes: int, again: Callable[[], Ta
     max_rows = sys.maxsize if max_bytes == MAX_TABLE_BYTES else MAX_PARQUET_ROWS
     table = parquet.read_table(path, root, max_rows)
     images = {table.columns.index(name): parquet.ParquetImages(root, name) for name in table.images}
-    return TableFile(path, table.columns, table.rows, table.is_whole, images, again=again)
+    classes = {table.columns.index(name): names for name, names in table.classes.items()}
+    return TableFile(path, table.columns, table.rows, table.is_whole, images, classes=classes, again=again)
 
 
 def _open_json_lines(path: Path, max_bytes: int) -> TableFile:

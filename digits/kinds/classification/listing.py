@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -10,10 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
-from typing import Any
 
 from digits.core.splits import SPLITS
-from digits.data.loose_json import InvalidJson, UnexpectedJson, load
 from digits.data.sources.causes import CHECK_NAMES
 from digits.data.sources.class_names import read_names, sort_labels
 from digits.data.sources.plan import (
@@ -34,7 +31,6 @@ from digits.data.sources.shares import CreateWithShares
 from digits.data.tables.columns import FLAGS, Column, list_items
 from digits.data.tables.contents import has_run_lengths, refuse_contents
 from digits.data.tables.pixel_tables import PixelImages, find_pixels
-from digits.data.tables.split_columns import find_split_keys
 from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
@@ -47,13 +43,12 @@ from digits.data.tables.tables import (
     has_no_image,
     is_number,
     one_line,
-    open_json_lines,
     open_lines,
-    open_table,
+    open_tables,
 )
 from digits.data.targets.class_index import ClassIndex
-from digits.kinds.classification.recipe import ListedSplit, Tables, TextFiles
-from digits.kinds.sources.tables import TableRows, are_items_spaced, need_no_fractions
+from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables, TextFiles
+from digits.kinds.sources.tables import SplitTable, TableRows, are_items_spaced, need_no_fractions
 
 LABEL_COLUMNS = (
     *(
@@ -66,6 +61,7 @@ LABEL_COLUMNS = (
         "class_name",
         "label_name",
         "category_name",
+        "fine_label",
     ),
 )
 SEVERAL_LABELS = "For images with several labels, create a dataset for multi-label classification."
@@ -115,24 +111,36 @@ class LabelRows(TableRows[str]):
     pixels: PixelImages | None = None
     hint: str = ""
 
+    @property
+    def classes(self) -> list[str]:
+        """The names of all classes, if they are known."""
+        return [*self.table.classes.get(self.targets[0], ())] if len(self.targets) == 1 else []
 
-def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_TABLE_BYTES) -> LabelRows:
-    """Open a CSV file of images below ``root``, detecting what ``settings`` leave open.
 
-    Raises UnusableSource, also during iteration.
+def open_labels(
+    source: SplitTable,
+    settings: Tables | DatasetFolder,
+    max_bytes: int = MAX_TABLE_BYTES,
+    *,
+    declares_splits: bool = True,
+) -> LabelRows:
+    """Open a table of images and labels, detecting what ``settings`` leave open.
+
+    If it ``declares_splits``, a column can be the splits of the rows. Raises UnusableSource, also during iteration.
     """
-    table = open_table(path, _is_header, max_bytes, settings.dialect)
+    table = open_tables(source.paths, _is_header, max_bytes, settings.dialect, source.root)
+    path = source.paths[0]
     if len(table.columns) < 2:
         raise UnusableSource(
             f"{show(path.name)} has only one column.", "Each line needs an image and a label."
         )
-    pixels = None if settings.image_column or _has_run_lengths(table) else find_pixels(table)
+    has_paths = settings.image_column or table.images or _has_run_lengths(table)
+    pixels = None if has_paths else find_pixels(table)
     image = pixels.places[0] if pixels else table.place(settings.image_column)
-    table.need_paths(image)
     chosen = [table.place(settings.label_column)] if settings.label_column else []
-    unused = set(pixels.places if pixels else [image])
+    unused = {*(pixels.places if pixels else [image]), *table.images}
     columns = table.survey(place for place in range(len(table.columns)) if place not in unused)
-    if not (settings.val or settings.test):
+    if declares_splits:
         table.declare_splits({place: column for place, column in columns.items() if place not in chosen})
     others = [place for place in table.places([], image) if place not in unused]
     if not (chosen or others):
@@ -146,7 +154,7 @@ def open_labels(path: Path, settings: Tables, root: Path, max_bytes: int = MAX_T
         )
     refuse_contents(table, labels)
     parse, hint = _parser(table, labels, columns)
-    rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(root, image, parse)
+    rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(source.folder, image, parse)
     return LabelRows(table, image, labels, rows, pixels, hint, contents="a label each", role="label")
 
 
@@ -160,8 +168,9 @@ def _label_columns(table: TableFile, places: list[int], columns: Mapping[int, Co
 
     Raises UnusableSource if columns contain probabilities.
     """
-    if usual := [place for place in places if table.columns[place].lower() in LABEL_COLUMNS]:
-        return usual[:1]
+    usual = [place for place in places if table.columns[place].lower() in LABEL_COLUMNS]
+    if found := [place for place in places if place in table.classes] or usual:
+        return found[:1]
     places = [place for place in places if not (table.is_index(place) or columns[place].is_blank)] or places
     flags = [place for place in places if columns[place].are_flags]
     if len(flags) > 1 and (flags == places or _are_exclusive(table, flags)):
@@ -203,10 +212,18 @@ def _parser(
         names = [_class_name(table.columns[place]) for place in places]
         return lambda cells: _only(_flagged(cells, places, names)), SEVERAL_LABELS
     (place,) = places
+    if known := table.classes.get(place):
+        return lambda cells: _known(_class_name(_cell(cells, place)), known), ""
     if columns[place].are_lists:
         spaced = are_items_spaced(table, place)
         return lambda cells: _class_name(_only_item(_cell(cells, place), spaced)), SEVERAL_LABELS
     return lambda cells: _class_name(one_line(_cell(cells, place))), ""
+
+
+def _known(label: str, names: Sequence[str]) -> str:
+    if label not in names:
+        raise ValueError(f"the label {label} is not between 0 and {len(names) - 1}")
+    return label
 
 
 def _cell(cells: Cells, place: int) -> str:
@@ -239,52 +256,6 @@ def _is_header(cells: list[str]) -> bool:
     return has_no_image(cells) and not all(map(is_number, cells))
 
 
-def json_rows(path: Path, root: Path, label_column: str, remarks: list[str]) -> Iterator[Row[str]]:
-    """Yield the images and labels of a file of JSON lines with ``file_name``, and add to its ``remarks``.
-
-    Raises UnusableSource.
-    """
-    return find_images(_json_rows(path, label_column, remarks), path, root, remarks)
-
-
-def _json_rows(path: Path, label_column: str, remarks: list[str]) -> Iterator[Row[str]]:
-    split_of, remark = find_split_keys(_valid_objects(path), [label_column])
-    remarks += filter(None, [remark])
-    lines, _ = open_lines(path)
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            try:
-                item = load(line, dict[str, Any])
-            except UnexpectedJson:
-                raise ValueError("not a JSON object") from None
-            except InvalidJson as error:
-                raise ValueError(f"not valid JSON: {error}") from None
-            label_column = label_column or next((name for name in LABEL_COLUMNS if name in item), "")
-            if not label_column:
-                raise UnusableSource(
-                    f"{show(path.name)}, line {number}, has no label.",
-                    f"Enter the name of one of its fields: {listed(item)}.",
-                )
-            name, label = item.get("file_name"), item.get(label_column)
-            if isinstance(label, list):
-                label = _only(list(map(str, label)))
-            if isinstance(label, bool) or not isinstance(label, (str, int)):
-                raise ValueError(f"“{show(label_column)}” is neither a string nor an integer")
-            file = name if isinstance(name, str) else ""
-            yield Row(number, file, _class_name(str(label)), split=split_of(item))
-        except ValueError as error:
-            yield Row(number, "", None, str(error))
-
-
-def _valid_objects(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the objects before the first line that is none."""
-    with contextlib.suppress(UnusableSource):
-        for _, item in open_json_lines(path):
-            yield item
-
-
 def read_text_files(
     source: TextFiles, max_unusable_percent: float, progress: Progress, notes: SourceNotes
 ) -> tuple[dict[str, SplitPlan], list[str]]:
@@ -296,34 +267,53 @@ def read_text_files(
         path = Path(split.file)
         rows = text_rows(path, Path(split.folder), names, faults.notes, progress.max_bytes)
         progress.is_partial |= path.stat().st_size > progress.max_bytes
-        splits[name] = collect(rows, split, faults, progress, notes)
+        plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
+        splits[name] = collect(rows, plan, faults, progress, notes)
         if name == "train":
             say_rows(splits[name], faults, "the index of a class each", progress)
     return splits, names
 
 
+def tables_of(source: Tables) -> dict[str, SplitTable]:
+    """Return the table of each split."""
+    return {
+        name: SplitTable([Path(split.file)], Path(split.folder), Path(split.file).parent)
+        for name, split in splits_of(source).items()
+    }
+
+
 def read_tables(
-    source: Tables, max_unusable_percent: float, progress: Progress, notes: SourceNotes
-) -> dict[str, SplitPlan]:
-    """Return the images of each split of CSV files with their labels; raises UnusableSource."""
+    tables: Mapping[str, SplitTable],
+    settings: Tables | DatasetFolder,
+    max_unusable_percent: float,
+    progress: Progress,
+    notes: SourceNotes,
+) -> tuple[dict[str, SplitPlan], list[str]]:
+    """Return the images of each split with their labels, and the names of the classes if they are known.
+
+    Raises UnusableSource.
+    """
     splits: dict[str, SplitPlan] = {}
     known: set[str] | None = None
-    for name, split in splits_of(source).items():
-        opened = open_labels(Path(split.file), source, Path(split.folder), progress.max_bytes)
+    names: list[str] = []
+    for name, table in tables.items():
+        progress.reading(f"Reading {show(table.name)}")
+        opened = open_labels(table, settings, progress.max_bytes, declares_splits=len(tables) == 1)
         progress.is_partial |= not opened.table.is_whole
+        names = names or opened.classes
         if name == "train":
             opened.show(progress)
         parts = by_split(opened.rows, name) if opened.table.splits else {name: opened.rows}
         for part, rows in parts.items():
-            faults = Faults(Path(split.file), max_unusable_percent, part, hint=opened.hint)
+            faults = Faults(table.place, max_unusable_percent, part, hint=opened.hint)
             faults.notes = opened.table.remarks if part == name else []
-            splits[part] = collect(rows, split, faults, progress, notes, known)
-            if opened.pixels:
-                splits[part].images = opened.pixels
+            images = opened.pixels or opened.images or ImageFolder(Path(os.path.realpath(table.folder)))
+            plan = SplitPlan(images, source=table.name)
+            splits[part] = collect(rows, plan, faults, progress, notes, known)
             if part == "train":
                 say_rows(splits[part], faults, opened.contents, progress)
-            known = known or set(splits["train"].targets)
-    return splits
+            known = known or set(names or splits["train"].targets)
+    return splits, names
 
 
 def by_split(rows: Iterable[Row[str]], split: str) -> dict[str, Iterable[Row[str]]]:
@@ -344,18 +334,17 @@ def splits_of(source: TextFiles | Tables) -> dict[str, ListedSplit]:
 
 def collect(
     rows: Iterable[Row[str]],
-    split: ListedSplit,
+    plan: SplitPlan,
     faults: Faults,
     progress: Progress,
     notes: SourceNotes,
     known: set[str] | None = None,
 ) -> SplitPlan:
-    """Return the images in ``rows`` with their labels as targets, which must be among ``known``.
+    """Return ``plan`` with the images in ``rows``, and their labels as targets, which must be among ``known``.
 
     Rows that cannot be used are added to ``faults``, and with these to ``notes``; so are all rows of an image with
     several labels. Raises UnusableSource if there are too many.
     """
-    plan = SplitPlan(ImageFolder(Path(os.path.realpath(split.folder))), source=split.file)
     missing, lines = 0, list[str]()
     repeats = Repeats("label")
     for line, image, label, fault, is_missing, table, _ in progress.take(rows):
@@ -376,7 +365,7 @@ def collect(
     faults.check(len(plan.files))
     notes.add(faults)
     if missing:
-        file = show(os.path.basename(split.file))
+        file = show(os.path.basename(plan.source))
         listed_lines = first_lines(lines, missing)
         notes.warnings.append(
             f"{count_of(missing, 'image')} of {file} not found: {listed_lines}. {CHECK_NAMES}"

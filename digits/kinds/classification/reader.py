@@ -36,9 +36,10 @@ from digits.data.sources.plan import (
     shuffle,
 )
 from digits.data.sources.shares import CreateWithShares, Shares
+from digits.data.tables.parquet import ParquetImages
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.class_index import ClassIndex
-from digits.kinds.classification import databases, dataset_folder, listing, record_files
+from digits.kinds.classification import databases, listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
     Databases,
@@ -48,6 +49,7 @@ from digits.kinds.classification.recipe import (
     Tables,
     TextFiles,
 )
+from digits.kinds.sources.tables import tables_in
 
 PROGRESS_EVERY_FILES = 20_000
 _FOLD = re.compile(r"k?fold[-_ ]?\d+", re.IGNORECASE)
@@ -153,8 +155,8 @@ def _read_files(
         splits, names = listing.read_text_files(source, recipe.max_unusable_percent, progress, notes)
         is_shuffled = source.shuffle
     elif isinstance(source, Tables):
-        progress.reading(f"Reading {show(source.train.file)}")
-        splits = listing.read_tables(source, recipe.max_unusable_percent, progress, notes)
+        tables = listing.tables_of(source)
+        splits, names = listing.read_tables(tables, source, recipe.max_unusable_percent, progress, notes)
     elif isinstance(source, LabeledRecords):
         return record_files.plan(recipe, progress)
     elif isinstance(source, Databases):
@@ -170,8 +172,10 @@ def _read_files(
             }
             found, bounds = folders.pop("train")
             return plan(found, bounds, recipe, progress, separate=folders)
-        splits, names = dataset_folder.read(contents, source, recipe.max_unusable_percent, progress, notes)
-        is_shuffled = not contents.is_parquet  # these are read in the order of their rows
+        tables = tables_in(contents, contents.root)
+        splits, names = listing.read_tables(tables, source, recipe.max_unusable_percent, progress, notes)
+    # Images in Parquet files are read in the order of their rows.
+    is_shuffled &= not isinstance(splits["train"].images, ParquetImages)
     return listing.plan_listings(splits, names, recipe, notes, is_shuffled=is_shuffled)
 
 

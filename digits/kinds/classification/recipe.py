@@ -10,6 +10,7 @@ from msgspec import Struct, field
 from digits.core.schema import Positive
 from digits.data.samples.catalog import Sample
 from digits.data.sources.shares import CreateWithShares, need_one_source
+from digits.data.tables.tables import Dialect
 from digits.kinds.sources.records import RecordSource
 from digits.kinds.sources.tables import TableSettings
 
@@ -73,6 +74,10 @@ class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
     folder: str
     image_column: str = ""
     label_column: str = ""
+
+    @property
+    def dialect(self) -> Dialect:
+        return Dialect(header="yes")
 
 
 class LabeledRecords(RecordSource, kw_only=True, frozen=True, tag="tfrecord"):

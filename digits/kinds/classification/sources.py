@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,9 @@ from digits.data.sources.dataset_folder import METADATA, find
 from digits.data.sources.declared_splits import describe_splits, inner_root, split_folders
 from digits.data.sources.named_classes import named_classes_in
 from digits.data.sources.plan import UnusableSource, listed, show
+from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.classification import databases
-from digits.kinds.classification.dataset_folder import need_images
-from digits.kinds.classification.listing import open_labels, splits_of
+from digits.kinds.classification.listing import open_labels, splits_of, tables_of
 from digits.kinds.classification.reader import advise_names
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -34,6 +35,7 @@ from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import FormSource
 from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import DIALECT, HEAD_BYTES, root_of_paths
+from digits.kinds.sources.tables import tables_in
 
 NO_IMAGE_FOLDER = (
     "Enter the folder that contains the images of the uploaded file, or upload one with absolute paths."
@@ -409,8 +411,7 @@ class CsvLists(Lists):
     def check(self, form: Any, recipe: CreateClassification) -> None:
         if not self.uses_upload(form):
             assert isinstance(recipe.files, Tables)
-            train = recipe.files.train
-            open_labels(Path(train.file), recipe.files, Path(train.folder)).table.need_rows()
+            open_labels(tables_of(recipe.files)["train"], recipe.files, MAX_HEADER_BYTES).table.need_rows()
 
 
 class HuggingFace(FormSource):
@@ -424,7 +425,16 @@ class HuggingFace(FormSource):
 
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert isinstance(recipe.files, DatasetFolder)
-        need_images(find(recipe.files.folder), recipe.files)
+        contents = find(recipe.files.folder)
+        if not contents.tables:
+            need_an_image(contents.folders["train"])
+            return
+        train = tables_in(contents, contents.root)["train"]
+        for path in train.paths:  # the first shards can be empty
+            table = replace(train, paths=[path])
+            if open_labels(table, recipe.files, MAX_HEADER_BYTES).table.first_rows(1):
+                return
+        raise UnusableSource(f"{listed(path.name for path in train.paths)} has no rows.")
 
 
 class OldDatabases(FormSource):

@@ -116,8 +116,7 @@ class SplitTable:
 
         See `digits.data.tables.tables.usable_rows` for ``noun``. Raises UnusableSource if there are too many others.
         """
-        place = self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
-        faults = Faults(place, recipe.max_unusable_percent, split)
+        faults = Faults(self.place, recipe.max_unusable_percent, split)
         if split == "train":
             opened.show(progress)
         every = list(progress.take(opened.rows))
@@ -129,13 +128,18 @@ class SplitTable:
         notes.add(faults)
         if missing := [f"{row.place}: {show(row.file)}" for row in rows if row.is_missing]:
             images = count_of(len(missing), "image")
-            text = f"{images} of {show(place.name)} not found: {first_lines(missing)}. {CHECK_NAMES}"
+            text = f"{images} of {show(self.place.name)} not found: {first_lines(missing)}. {CHECK_NAMES}"
             progress.say(text, is_problem=True)
         return rows, values
 
     def plan(self, images: ParquetImages | None, files: list[str], targets: list[Any]) -> SplitPlan:
         """Return the plan of the rows: of ``images`` that the table contains, or of ``files`` in the folder."""
         return SplitPlan(images or ImageFolder(self.folder), files, targets, source=self.name)
+
+    @property
+    def place(self) -> Path:
+        """The file, or the folder of several."""
+        return self.paths[0] if len(self.paths) == 1 else self.paths[0].parent
 
     @property
     def name(self) -> str:
@@ -261,8 +265,13 @@ def tables_at(table: str, folder: str) -> dict[str, SplitTable]:
     """
     contents = find(table)
     contents.need_tables()
+    return tables_in(contents, Path(folder))
+
+
+def tables_in(contents: Contents, folder: Path) -> dict[str, SplitTable]:
+    """Return the tables of the splits in ``contents`` like `tables_at`; none if it has only images."""
     return {
-        split: SplitTable(paths, _folder_of(contents, split, Path(folder)), contents.root)
+        split: SplitTable(paths, _folder_of(contents, split, folder), contents.root)
         for split, paths in contents.tables.items()
     }
 

@@ -12,7 +12,7 @@ import pytest
 
 from digits.data.sources.plan import UnusableSource
 from digits.data.tables import parquet
-from digits.data.tables.parquet import Columns, ParquetImages
+from digits.data.tables.parquet import ParquetImages
 
 ROWS = 20_000
 TEXT = "x" * 9000
@@ -45,7 +45,6 @@ def test_values_that_repeat_are_read_in_small_batches(repeated: Path) -> None:
     readers: dict[str, Iterable[object]] = {
         "table": parquet.read_table(repeated, repeated.parent, ROWS).rows,
         "values": parquet.values(repeated, "list"),
-        "labels": parquet.labels(repeated, Columns("image", "text")),
         "images": (images.read(f"a.parquet:{row}") for row in range(ROWS)),
     }
     for name, steps in readers.items():

@@ -100,7 +100,8 @@ def test_parquet_files_become_a_dataset(forms: Forms, folder: Path) -> None:
     pq.write_table(content, forms.data / "hub" / "train.parquet", row_group_size=5)
     fields = {"method": "huggingface", "dataset_folder": forms.data / "hub"}
     found = forms.summary(**fields)
-    assert found.facts[:2] == ["Parquet: 1 file for train.", "Images: “image”. Labels: “label”."]
+    assert found.facts[:2] == ["Parquet: 1 file for train.", "24 rows with a label each."]
+    assert found.table_head == ["image (image)", "label (label)"]
     assert found.bars == EIGHT_OF_EACH
     twins = [forms.create(**fields, **SIZE, folder_pct_val=25, seed=3) for _ in range(2)]
     assert twins[0].counts == {"train": 18, "val": 6}
