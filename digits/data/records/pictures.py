@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from digits.core.augmentation_preview import Picture
 from digits.data.images import images
+from digits.data.images.conversion import Size
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.mask import Mask, draw_mask
-from digits.data.targets.target import Size, Target
+from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 
 # Pixels of the longer side: larger pictures are scaled down, and only those of photos are compressed.

@@ -10,9 +10,10 @@ from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
 from digits.core.augmentation_preview import Outline
+from digits.data.images.conversion import Size
 from digits.data.targets.box_matching import FALSE, IGNORED_BOX, IN_IGNORED, NO_BOX, match
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color
-from digits.data.targets.target import DatasetFit, Feature, Features, Read, Size, Target
+from digits.data.targets.target import DatasetFit, Feature, Features, Read, Target
 
 if TYPE_CHECKING:
     from digits.data.images.images import Geometry

@@ -18,7 +18,7 @@ from digits.core.schema import Count
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, Color, css_color, distinct_colors
 
 if TYPE_CHECKING:
-    from digits.data.images.images import Geometry
+    from digits.data.images.conversion import Geometry, Size
 
 MAX_NUMBERS_SHOWN = 6
 MAX_NAMES_SHOWN = 3
@@ -27,7 +27,6 @@ MAX_NUMBERS_IN_SHORT = 3
 
 # The features of a record by name, as in a ``tf.train.Example``.
 Features = Mapping[str, Sequence[bytes] | Sequence[int] | Sequence[float]]
-Size = tuple[int, int]
 # Returns the target of a record.
 Read = Callable[[], Any]
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from digits.data.images.conversion import Size
 from digits.data.targets.picture import PictureTarget
-from digits.data.targets.target import DatasetFit, Feature, Read, Size, Target, UnfitDataset
+from digits.data.targets.target import DatasetFit, Feature, Read, Target, UnfitDataset
 
 if TYPE_CHECKING:
     from digits.data.images.images import Geometry

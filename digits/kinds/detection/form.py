@@ -79,7 +79,7 @@ def _size(width: IntegerField, height: IntegerField) -> tuple[int, int] | None:
     return (width.data, height.data) if width.data and height.data else None
 
 
-class Annotations(FormSource):
+class AnnotationFiles(FormSource):
     """Folders of images, and their annotations in one of the `FORMATS`."""
 
     method = "folder"
@@ -176,7 +176,7 @@ class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection])
         "Studio or CVAT, a Hugging Face dataset, or a DIGITS job."
     )
     RECIPE = CreateDetection
-    SOURCES = (Annotations(), RECORDS)
+    SOURCES = (AnnotationFiles(), RECORDS)
 
     method = method_field(SOURCES)
     train_image_folder = text_field(

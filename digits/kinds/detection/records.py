@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.data.images import images
-from digits.data.images.images import UnusableImage
+from digits.data.images.images import Size, UnusableImage
 from digits.data.records.features import (
     BYTES,
     FLOATS,
@@ -69,7 +69,6 @@ _ITEM = re.compile(r"item\s*\{(.*?)\}", re.DOTALL)
 _ID = re.compile(r"\bid\s*:\s*([0-9]+)")
 _NAME = re.compile(r"\b(display_name|name)\s*:\s*([\"'])(.*?)\2")
 
-Size = tuple[int, int]
 Edges = tuple[Sequence[float], Sequence[float], Sequence[float], Sequence[float]]
 
 

@@ -10,9 +10,8 @@ import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from digits.data.images.conversion import Size
 from digits.kinds.advice.recommendation import Resources
-
-Size = tuple[int, int]
 
 # Sides of images to choose from, in pixels.
 SIDES = (32, 64, 96, 128, 160, 192, 224, 256)
