@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, Generic, Literal, NamedTuple, TypeVar
 from digits.data.images.endings import KNOWN_ENDINGS
 from digits.data.loose_json import InvalidJson, load
 from digits.data.numbers import parse_number
-from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
+from digits.data.sources.causes import CHECK_NAMES, LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.sources.path_rules import ImageTree
 from digits.data.sources.plan import (
     Progress,
@@ -33,6 +33,7 @@ from digits.data.sources.plan import (
     UnusableSource,
     count_of,
     first_line_of,
+    first_lines,
     listed,
     read_bounded,
     show,
@@ -707,6 +708,16 @@ def usable_rows(
         usable, values = [usable[place] for place in places], [values[place] for place in places]
     faults.check(len(usable))
     return usable, values
+
+
+def missing_images(rows: Iterable[Row[Any]], file: str) -> str:
+    """Return a sentence about the ``rows`` of ``file`` whose images do not exist; empty if there are none."""
+    missing = [f"{row.place}: {show(row.file)}" for row in rows if row.is_missing]
+    if not missing:
+        return ""
+    return (
+        f"{count_of(len(missing), 'image')} of {show(file)} not found: {first_lines(missing)}. {CHECK_NAMES}"
+    )
 
 
 def is_number(text: str) -> bool:

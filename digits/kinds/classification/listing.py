@@ -11,10 +11,8 @@ from pathlib import Path
 from sys import intern
 
 from digits.core.splits import SPLITS
-from digits.data.sources.causes import CHECK_NAMES
 from digits.data.sources.class_names import read_names, sort_labels
 from digits.data.sources.plan import (
-    MAX_LINES_SHOWN,
     ImageFolder,
     Plan,
     Progress,
@@ -22,7 +20,6 @@ from digits.data.sources.plan import (
     UnusableSource,
     choose,
     count_of,
-    first_lines,
     listed,
     show,
     shuffle,
@@ -35,16 +32,17 @@ from digits.data.tables.tables import (
     MAX_TABLE_BYTES,
     Cells,
     Faults,
-    Repeats,
     Row,
     SourceNotes,
     TableFile,
     find_images,
     has_no_image,
     is_number,
+    missing_images,
     one_line,
     open_lines,
     open_tables,
+    usable_rows,
 )
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables, TextFiles
@@ -345,32 +343,18 @@ def collect(
     Rows that cannot be used are added to ``faults``, and with these to ``notes``; so are all rows of an image with
     several labels. Raises UnusableSource if there are too many.
     """
-    missing, lines = 0, list[str]()
-    repeats = Repeats("label")
-    for line, image, label, fault, is_missing, table, _ in progress.take(rows):
-        if not fault and known is not None and label not in known:
-            fault = f"no training image has the label “{label}”"
-        if fault or label is None:
-            faults.add(line, fault)
-            continue
-        if repeats.is_repeated(image, label, line, table):
-            continue
-        if is_missing:
-            missing += 1
-            if len(lines) < MAX_LINES_SHOWN:
-                lines.append(f"line {line}: {show(image)}")
-        plan.files.append(image)
-        plan.targets.append(intern(label))
-    plan = plan.take(repeats.settle(faults))
-    faults.check(len(plan.files))
+    usable, labels = usable_rows(_checked(progress.take(rows), known), faults, "label")
+    plan.files, plan.targets = [row.file for row in usable], list(map(intern, labels))
     notes.add(faults)
-    if missing:
-        file = show(os.path.basename(plan.source))
-        listed_lines = first_lines(lines, missing)
-        notes.warnings.append(
-            f"{count_of(missing, 'image')} of {file} not found: {listed_lines}. {CHECK_NAMES}"
-        )
+    notes.warnings += filter(None, [missing_images(usable, os.path.basename(plan.source))])
     return plan
+
+
+def _checked(rows: Iterable[Row[str]], known: set[str] | None) -> Iterator[Row[str]]:
+    for row in rows:
+        if row.value is not None and known is not None and row.value not in known:
+            row = row._replace(value=None, fault=f"no training image has the label “{row.value}”")
+        yield row
 
 
 def say_rows(split: SplitPlan, faults: Faults, contents: str, progress: Progress) -> None:

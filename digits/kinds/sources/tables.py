@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
-from digits.data.sources.causes import CHECK_NAMES
 from digits.data.sources.dataset_folder import Contents, describe_files, find
 from digits.data.sources.plan import (
     ImageFolder,
@@ -20,7 +19,6 @@ from digits.data.sources.plan import (
     SplitPlan,
     UnusableSource,
     count_of,
-    first_lines,
     listed,
     show,
     shuffle,
@@ -37,6 +35,7 @@ from digits.data.tables.tables import (
     SourceNotes,
     TableFile,
     Value,
+    missing_images,
     usable_rows,
 )
 
@@ -126,10 +125,8 @@ class SplitTable:
             progress.say(f"{progress.at_least}{count_of(len(every), 'row')} with {opened.contents}.")
         faults.notes = [*opened.table.remarks, *faults.notes]
         notes.add(faults)
-        if missing := [f"{row.place}: {show(row.file)}" for row in rows if row.is_missing]:
-            images = count_of(len(missing), "image")
-            text = f"{images} of {show(self.place.name)} not found: {first_lines(missing)}. {CHECK_NAMES}"
-            progress.say(text, is_problem=True)
+        if missing := missing_images(rows, self.place.name):
+            progress.say(missing, is_problem=True)
         return rows, values
 
     def plan(self, images: ParquetImages | None, files: list[str], targets: list[Any]) -> SplitPlan:
