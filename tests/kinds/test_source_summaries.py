@@ -143,6 +143,24 @@ def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest
     assert found.problems == []
 
 
+def test_what_is_missing_in_a_part_of_a_source_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(previews, "MAX_FILES", 5)  # all in the first class
+    *_, found = folder_summaries(bars(tmp_path / "bars"))
+    assert found.facts[-1] == "The source is examined when the dataset is created."
+    assert found.problems == [] and found.errors == {} and not found.refused
+
+
+def test_a_source_that_cannot_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise OSError(5, "Input/output error", "bars")
+
+    monkeypatch.setattr(previews, "read_source", fail)
+    *_, found = folder_summaries(bars(tmp_path / "bars"))
+    assert found.errors == {"folder_train": ["[Errno 5] Input/output error: 'bars'."]}
+
+
 def test_a_slow_scan_reports_what_it_has_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(previews, "SECONDS_BETWEEN", 0.0)
     found = folder_summaries(bars(tmp_path / "bars"))

@@ -213,10 +213,13 @@ def summarize(
             recipe = _recipe_of(form, is_valid=not errors)
             summary.suggestion = form.suggestion or form.source.suggest(form, recipe)
             plan = read_source(_for_summary(recipe), progress)
-        except UnusableSource as error:
-            if not progress.is_partial:
+        except (UnusableSource, OSError) as error:
+            if progress.is_partial:  # the rest may have what is missing
+                summary.facts.append("The source is examined when the dataset is created.")
+            else:
+                words = error.sentences if isinstance(error, UnusableSource) else f"{error}."
                 # A check may know more.
-                errors = form.check_source() or {**errors, form.source_field(): [error.sentences]}
+                errors = form.check_source() or {**errors, form.source_field(): [words]}
                 summary.problems += [text for texts in errors.values() for text in texts]
             return replace(summary, errors=errors, finished=True)
         _describe(plan, recipe, [*form.notes, *form.found], progress)
