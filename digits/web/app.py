@@ -30,10 +30,7 @@ from digits.web import template_filters
 from digits.web.compute import views as compute_views
 from digits.web.datasets import downloads, health, uploads, versions
 from digits.web.datasets import views as dataset_views
-from digits.web.digits6 import batches, lists, timelines
-from digits.web.digits6 import datasets as digits6_datasets
-from digits.web.digits6 import models as digits6_models
-from digits.web.digits6 import views as digits6_views
+from digits.web.digits6 import batches, generic
 from digits.web.evaluations import comparison, embeddings, label_check, results
 from digits.web.evaluations import views as evaluation_views
 from digits.web.jobs import views as job_views
@@ -50,7 +47,7 @@ from digits.web.models import (
 from digits.web.models import views as model_views
 from digits.web.offload import in_thread, in_turns
 from digits.web.pages import dataset as dataset_page
-from digits.web.pages import documentation, home
+from digits.web.pages import documentation, home, lists
 from digits.web.pages import model as model_page
 from digits.web.predictions import batch, epochs, inside, single
 from digits.web.records import explore, pending_edits
@@ -161,12 +158,9 @@ def create_app(
         single,
         inside,
         epochs,
-        digits6_views,
-        digits6_datasets,
-        digits6_models,
+        generic,
         tensorboard,
         batches,
-        timelines,
         uploads,
     ):
         app.register_blueprint(views.blueprint)

@@ -33,13 +33,14 @@ from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
+from digits.web.datasets.serializers import dataset_json
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.jobs.compute_choice import check_target, offer_targets, partitions_of_clusters
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset
-from digits.web.resources.datasets import CreatedDataset, DatasetSummary, ResizedExample
+from digits.web.resources.datasets import CreatedDataset, Dataset, DatasetSummary, ResizedExample
 from digits.web.responses.negotiation import json_only, prefers_json
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
@@ -129,6 +130,12 @@ def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bo
 def back_to_form(kind: Kind) -> AnyResponse:
     """Redirect to the form after a reload of its target."""
     return redirect(url_for("datasets.new", kind=kind))
+
+
+@blueprint.get("/datasets/<job_id>.json")
+@returns(Dataset)
+def show_json(job_id: str) -> Response:
+    return jsonify(dataset_json(find_dataset(job_id)))
 
 
 @blueprint.get("/datasets/summary")

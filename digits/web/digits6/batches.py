@@ -1,10 +1,9 @@
-"""The routes of DIGITS 6 for batch predictions, which wait for the results."""
+"""The JSON routes of DIGITS 6 for batch predictions, which wait for the results."""
 
 from __future__ import annotations
 
 import gevent
 from flask import Blueprint, Response, jsonify, request, url_for
-from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
@@ -13,9 +12,6 @@ from digits.web.jobs.access import requested_job
 from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.predictions.batch import (
-    TOP,
-    begin,
-    create,
     inputs_of_kind,
     names_of,
 )
@@ -23,7 +19,6 @@ from digits.web.predictions.runs import FindSource, Results, best_of_classes, la
 from digits.web.request_limits import limited
 from digits.web.resources.predictions import ClassifiedImages, TopImages
 from digits.web.responses.representation import returns
-from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("batches", __name__)
@@ -45,23 +40,6 @@ def classify_many_json() -> Response:
         url=url_for("predictions.show", job_id=job.id, prediction_id=about.id),
     )
     return jsonify(result)
-
-
-@blueprint.route("/models/images/classification/classify_many", methods=["GET", "POST"])
-@blueprint.route("/models/images/generic/infer_many", methods=["GET", "POST"])
-@not_from_other_sites
-def many() -> AnyResponse:
-    """Start a batch prediction, and redirect to the results page."""
-    return create(requested_job(ModelJob).id)
-
-
-@blueprint.post("/models/images/classification/top_n")
-def top_n() -> AnyResponse:
-    """Start a batch prediction, and redirect to the page of the most probable images for each class."""
-    count = limited("top_n")
-    job = requested_job(ModelJob)
-    _classes_of(job)
-    return begin(job.id, show=TOP, top_n=count)
 
 
 @blueprint.post("/models/images/classification/top_n.json")

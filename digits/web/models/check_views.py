@@ -12,24 +12,26 @@ from digits.core import events, schedules
 from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
-from digits.core.model_job import request_devices
+from digits.core.model_job import ModelJob, request_devices
 from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
 from digits.data.models.pretrained_catalog import CATALOG
 from digits.kinds.forms.fields import errors_of
 from digits.kinds.forms.request_fields import flag
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.standard_networks import network
 from digits.runtime.short_tasks import ShortTaskResult
 from digits.web.jobs.compute_choice import check_target
 from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.form_filling import fit, open_form, recipe_of
-from digits.web.models.networks import check_kind, network_folder, network_of
+from digits.web.models.networks import check_kind, network_folder, network_of, weights_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
     BuiltNetwork,
     CheckedTraining,
     CheckStage,
     Diagnostics,
+    NetworkSource,
     ObtainedWeights,
     ProbedAccuracy,
     Remedy,
@@ -253,3 +255,22 @@ def visualize_lr() -> Response:
     except (ValueError, TypeError, OverflowError) as error:
         raise BadRequest(f"The schedule cannot be drawn: {error}") from error
     return jsonify(Schedule(ScheduleColumns(for_browser(columns))))
+
+
+@blueprint.post("/models/customize")
+@returns(NetworkSource)
+def customize() -> Response:
+    """Return the source code of a standard network or of a model's network, for the editor.
+
+    ``snapshot`` are the weights that ``snapshot_epoch`` names, for ``custom_network_snapshot``: see `weights_of`.
+    """
+    name = request.values.get("network", "")
+    job = services().store.find(name)
+    if isinstance(job, ModelJob):
+        weights = weights_of(job, request.values.get("snapshot_epoch", ""))
+        return jsonify(NetworkSource(job.network_text(), weights))
+    if not name:
+        raise BadRequest(
+            "The network is missing.", "Specify the name of a standard network or the id of a model."
+        )
+    return jsonify(NetworkSource(network(name).text, None))

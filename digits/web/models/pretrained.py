@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from flask import Blueprint, request, url_for
+from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import SelectField, StringField, TextAreaField
 from wtforms.validators import DataRequired, NumberRange, Optional
@@ -17,6 +17,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import MAX_SIDE_PIXELS, ImportModel
 from digits.data.archives.file_names import uploaded_name
 from digits.data.models.archive import INFO_FILE, names_of
+from digits.data.sources.plan import count_of
 from digits.kinds.forms.dataset import RESIZE_MODES
 from digits.kinds.forms.fields import (
     NAME_LENGTH,
@@ -28,7 +29,7 @@ from digits.kinds.forms.fields import (
     name_field,
     select,
 )
-from digits.web.jobs.access import check_owner
+from digits.web.jobs.access import check_owner, find_job
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
@@ -165,3 +166,22 @@ def uploaded_files(*fields: str) -> Iterator[dict[str, list[Path]]]:
 
 def _page(form: PretrainedForm) -> str:
     return render_in_turns("pretrained_new.html", form=form)
+
+
+@blueprint.get("/pretrained_models/<job_id>.json")
+def show_json(job_id: str) -> AnyResponse:
+    return redirect(url_for("models.show_json", job_id=find_job("pretrained_models", job_id).id))
+
+
+@blueprint.post("/pretrained_models/upload_archive")
+def upload_archive() -> Response:
+    """Import a model from an uploaded ``archive`` in the format of “Download”."""
+    require_tensorflow()
+    with uploaded_files("archive") as uploads:
+        if len(uploads["archive"]) != 1:
+            raise BadRequest(
+                f"{count_of(len(uploads['archive']), 'archive')} were uploaded instead of one.",
+                "Send a tar or zip file in the field “archive”.",
+            )
+        job = import_from(uploads["archive"][0])
+    return jsonify(status="success", id=job.id, name=job.name)

@@ -17,9 +17,9 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import events, metrics_csv
+from digits.core import events, metrics_csv, step_traces
 from digits.core import preflight_result as preflights
-from digits.core.errors import NotAllowed
+from digits.core.errors import BadRequest, NotAllowed
 from digits.core.events import Measured, Resumed, for_browser
 from digits.core.metrics import row_json
 from digits.core.model_job import ModelJob, epoch_label
@@ -28,7 +28,7 @@ from digits.data.archives.writing import existing, stream
 from digits.data.models.archive import INFO_FILE
 from digits.kinds.forms.request_fields import whole
 from digits.web.jobs import serializers
-from digits.web.jobs.access import check_owner
+from digits.web.jobs.access import check_owner, requested_job
 from digits.web.models import continuing
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
@@ -37,6 +37,7 @@ from digits.web.offload import in_turns
 from digits.web.resources.models import Curves, Model
 from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.files import send_job_file
+from digits.web.responses.negotiation import json_only
 from digits.web.responses.representation import respond, returns
 from digits.web.services import services
 
@@ -127,6 +128,16 @@ def download(job_id: str, ending: str = "tar.gz") -> Response:
     about = json.dumps(for_browser(described), indent=2, sort_keys=True)
     name = f"{job.id}_epoch_{epoch_label(snapshot.epoch)}"
     return archive_response(name, ending, stream(ending, [(INFO_FILE, about.encode()), *existing(files)]))
+
+
+@blueprint.post("/models/timeline_trace_data")
+@json_only
+def trace() -> Response:
+    """Return the trace of ``step`` in Chrome's trace format."""
+    job, step = requested_job(ModelJob), whole(request.values, "step", None, 1)
+    if step is None:
+        raise BadRequest("The step is missing.", "Specify one that GET /models/ID.json lists in step_traces.")
+    return send_job_file(job.folder, step_traces.file_name(step), "application/json")
 
 
 @blueprint.get("/models/<job_id>/batch.png")

@@ -53,7 +53,9 @@ TOP = "top"
 
 @twin(blueprint, "/models/<job_id>/predictions", StartedBatch)
 def create(job_id: str) -> AnyResponse:
-    """Start a batch prediction, and redirect to the results page."""
+    """Start a batch prediction, and redirect to the results page, with ``top_n`` if ``show`` is ``top``."""
+    if request.form.get("show") == TOP:
+        return begin(job_id, show=TOP, top_n=limited("top_n"))
     return begin(job_id)
 
 

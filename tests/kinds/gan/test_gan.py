@@ -80,7 +80,7 @@ def test_the_center_is_cropped(tmp_path: Path, side: int, size: tuple[int, int])
 @pytest.mark.tensorflow
 def test_a_gan_generates_images_like_those_of_a_folder(site: Site) -> None:
     faces = write_faces(site.data / "faces")
-    page = site.get("/datasets/generic/new/image-gan").text
+    page = site.get("/datasets/images/gan/new").text
     names = ("file_list", "image_folder", "center_crop_size", "resize")
     assert all(f'name="{name}"' in page for name in names)
     listed = site.data / "list.txt"

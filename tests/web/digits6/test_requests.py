@@ -47,7 +47,7 @@ def test_pages_return_json_to_clients_that_prefer_it(
 
 def test_titles_of_forms_name_the_kind(site: Site) -> None:
     assert "<title>New image classification dataset" in site.get(f"{CREATE}/new").text
-    assert "<title>New image gradients dataset" in site.get("/datasets/generic/new/image-gradients").text
+    assert "<title>New image gradients dataset" in site.get("/datasets/images/gradients/new").text
 
 
 def test_a_part_of_a_page_is_no_json(site: Site) -> None:

@@ -43,12 +43,3 @@ def test_errors_are_json(site: Site, model: str) -> None:
     ):
         answer = site.client.post(TRACE, data=fields)
         assert answer.status_code == status and answer.get_json()["error"]["message"]
-
-
-@pytest.mark.parametrize("page", ["large_graph", "timeline_tracing"])
-@pytest.mark.parametrize("route", ["classification", "generic"])
-def test_charts_and_traces_are_on_the_page_of_the_model(
-    site: Site, model: str, route: str, page: str
-) -> None:
-    answer = site.get(f"/models/images/{route}/{page}?job_id={model}")
-    assert answer.headers["Location"] == f"/models/{model}"

@@ -234,7 +234,7 @@ def test_top_n_returns_the_most_probable_images_per_class(site: Site, model: str
         assert len(found) == 2
         assert all(name.startswith(f"{label}/") for name, _ in found)
         assert found[0][1] >= found[1][1] > 50
-    started = site.post("/models/images/classification/top_n", **fields)
+    started = site.post(f"/models/{model}/predictions", show="top", **fields)
     assert started.status_code == 302 and "show=top" in started.location
     assert predicted(site, started.location.partition("?")[0])["state"] == "done"
     page = site.get(started.location).text
@@ -419,6 +419,6 @@ def test_a_regression_model_shows_its_own_predictions(site: Site):
     assert len(many) == 8 and many[path].keys() == one.keys()
     for name, values in one.items():
         assert many[path][name] == pytest.approx(values[0], rel=1e-5)
-    refused = site.post("/models/images/classification/top_n", **asked)
+    refused = site.post("/models/images/classification/top_n.json", **asked)
     assert refused.status_code == 400 and "does not predict classes" in refused.text
     assert site.get(f"{answer.get_json()['url']}.csv").text.startswith("image,true_class,prediction,error")

@@ -13,11 +13,11 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
-from digits.web.digits6.rows import digits6_row, output_fields, pretrained_row
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
 from digits.web.models import serializers as model_serializers
 from digits.web.offload import in_turns
+from digits.web.pages.rows import list_row, output_fields, pretrained_row
 from digits.web.resources.lists import (
     DatasetRows,
     JobRows,
@@ -72,7 +72,7 @@ def completed_jobs() -> Response:
     fields = {name for jobs in lists.values() for job in jobs for name in output_fields(job)}
     if pretrained:
         fields |= {"has_labels", "username"}
-    rows: dict[str, Any] = {name: serializers.rows(jobs, digits6_row) for name, jobs in lists.items()}
+    rows: dict[str, Any] = {name: serializers.rows(jobs, list_row) for name, jobs in lists.items()}
     body = JobRows(
         **rows,
         pretrained_models=serializers.rows(pretrained, pretrained_row),
@@ -86,7 +86,7 @@ def completed_jobs() -> Response:
 @returns(TableRow)
 def table_data(job_id: str) -> Response:
     """Return the row of a job."""
-    return jsonify({"job": digits6_row(services().store.get(job_id, Job))})
+    return jsonify({"job": list_row(services().store.get(job_id, Job))})
 
 
 @blueprint.get("/datasets.json")
@@ -94,7 +94,7 @@ def table_data(job_id: str) -> Response:
 def datasets() -> Response:
     """Return a page of the rows of datasets."""
     lists, paging = _pages(datasets=_select(DatasetJob))
-    return jsonify(DatasetRows(datasets=serializers.rows(lists["datasets"], digits6_row), **paging))
+    return jsonify(DatasetRows(datasets=serializers.rows(lists["datasets"], list_row), **paging))
 
 
 @blueprint.get("/models.json")
@@ -102,7 +102,7 @@ def datasets() -> Response:
 def models() -> Response:
     """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
-    return jsonify(ModelRows(models=serializers.rows(lists["models"], digits6_row), **paging))
+    return jsonify(ModelRows(models=serializers.rows(lists["models"], list_row), **paging))
 
 
 def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:

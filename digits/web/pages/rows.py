@@ -1,4 +1,4 @@
-"""The rows of DIGITS 6: rows of jobs with further keys, such as ``loss (train) last``."""
+"""The rows of lists as JSON: rows of jobs with further keys of DIGITS 6, such as ``loss (train) last``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from digits.web.jobs import serializers
 from digits.web.resources.encoding import as_json
 
 
-def digits6_row(job: Job) -> dict[str, Any]:
+def list_row(job: Job) -> dict[str, Any]:
     """Return the row of a job; ``extension`` is the kind of a dataset or model."""
     kind = serializers.data_kind(job)
     body: dict[str, Any] = {**as_json(serializers.row(job)), "extension": kind.name if kind else None}
@@ -37,7 +37,7 @@ def pretrained_row(job: Job) -> dict[str, Any]:
     """Return the row of an imported model, a *pretrained model* in DIGITS 6."""
     manifest = ImportedDataset(job.folder).manifest()
     return {
-        **digits6_row(job),
+        **list_row(job),
         "type": "pretrained_model",
         "username": job.owner,
         "has_labels": bool(manifest and manifest.target.labels),

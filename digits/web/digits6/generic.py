@@ -1,4 +1,4 @@
-"""The routes of DIGITS 6 for all datasets and models except those of image classification.
+"""The JSON routes of DIGITS 6 for all datasets and models except those of image classification.
 
 They name the kind (``image-gradients``) instead of its route (``images/gradients``), as an *extension*. Predictions are
 the raw values of the network's output. Without an extension, the routes of datasets are those of
@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, render_template, request, url_for
+from flask import Blueprint, Response, jsonify, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
@@ -27,12 +27,10 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.models import form_views as model_form_views
 from digits.web.offload import in_thread
-from digits.web.predictions import batch as prediction_views
 from digits.web.predictions import record_inputs
 from digits.web.predictions import single as inference_views
 from digits.web.predictions.runs import FindSource
 from digits.web.predictions.view_choice import requested_view
-from digits.web.records import explore as explore_views
 from digits.web.resources.datasets import CreatedDataset
 from digits.web.resources.models import Model
 from digits.web.resources.predictions import GeneratedImages
@@ -47,34 +45,10 @@ blueprint = Blueprint("generic", __name__)
 GENERIC = "generic"
 
 
-@blueprint.get("/datasets/generic/new/<extension>")
-def new_dataset(extension: str) -> str:
-    return dataset_views.new(_kind(extension))
-
-
 @twin(blueprint, "/datasets/generic/create/<extension>", CreatedDataset)
 def create_dataset(extension: str) -> AnyResponse | tuple[str | Response, int]:
     """Create a dataset of the kind ``extension``, by default with images of the size in the source."""
     return dataset_views.create(_kind(extension), keeps_size=True)
-
-
-@blueprint.get("/datasets/generic/explore")
-def explore() -> str:
-    job = requested_job(DatasetJob)
-    return explore_views.show(job.data_kind)
-
-
-@blueprint.get("/datasets/inference-form/<extension>/<job_id>")
-def inference_form(extension: str, job_id: str) -> str:
-    """Render the fields from which models on a dataset predict; nothing if they predict from images only."""
-    job = services().store.get(job_id, DatasetJob)
-    kind = job.data_kind if extension == "all-default" else _kind(extension)
-    return render_template(f"{kind.name}/input.html") if views_of(kind).has_input else ""
-
-
-@blueprint.get("/models/images/generic/new/<extension>")
-def new_model(extension: str) -> str:
-    return model_form_views.new(_kind(extension))
 
 
 @twin(blueprint, "/models/images/generic", Model)
@@ -87,6 +61,7 @@ def create_model(extension: str = "") -> AnyResponse | tuple[str | Response, int
     return model_form_views.create(_kind(extension) if extension else own)
 
 
+# The route of a new model, which contains an extension, would also match these.
 @blueprint.route("/models/images/generic/infer_one", methods=["GET", "POST"])
 @not_from_other_sites
 def infer_one_page() -> Response:
@@ -94,13 +69,17 @@ def infer_one_page() -> Response:
     return inference_views.predict(_kind_of(_model()), "infer_one")
 
 
-@blueprint.route("/models/images/generic/infer_extension", methods=["GET", "POST"])
-@not_from_other_sites
-def infer_extension_page() -> AnyResponse | tuple[Response, int]:
-    """Predict from the fields of the kind; return a page. Several inputs start a batch prediction."""
-    job = _model()
-    find = record_inputs.inputs_of_request(job)
-    return prediction_views.begin(job.id, find) if find else infer_one_page()
+@blueprint.post("/models/images/generic/generate.json")
+@returns(GeneratedImages)
+def generate_json() -> Response:
+    """Generate images from latent vectors; return the grid, each image and the vectors."""
+    return inference_views.generate_json(_kind_of(_model()))
+
+
+@blueprint.post("/models/images/generic/generate")
+def generate() -> Response:
+    """Generate images from latent vectors; return a page or the part of a page that shows them."""
+    return inference_views.generate(_kind_of(_model()))
 
 
 @blueprint.post("/models/images/generic/infer_one.json")
@@ -155,19 +134,6 @@ def _with_outputs(
     return large_response(parts, {"Content-Type": "application/json"})
 
 
-@blueprint.post("/models/images/generic/generate.json")
-@returns(GeneratedImages)
-def generate_json() -> Response:
-    """Generate images from latent vectors; return the grid, each image and the vectors."""
-    return inference_views.generate_json(_kind_of(_model()))
-
-
-@blueprint.post("/models/images/generic/generate")
-def generate() -> Response:
-    """Generate images from latent vectors; return a page or the part of a page that shows them."""
-    return inference_views.generate(_kind_of(_model()))
-
-
 @blueprint.post("/models/images/generic/infer_many.json")
 def infer_many() -> Response:
     """Run a batch prediction; return the values of the output for each image: ``outputs``, by path and by name.
@@ -185,14 +151,6 @@ def infer_db_json() -> Response:
     the reasons.
     """
     return _outputs_of("records", record_inputs.records_of_request(_model()))
-
-
-@blueprint.route("/models/images/generic/infer_db", methods=["GET", "POST"])
-@not_from_other_sites
-def infer_db() -> AnyResponse | tuple[Response, int]:
-    """Start a batch prediction for the records of TFRecord files or of a database; redirect to the results page."""
-    job = _model()
-    return prediction_views.begin(job.id, record_inputs.records_of_request(job))
 
 
 def _outputs_of(
@@ -219,15 +177,19 @@ def _outputs_of(
 
     def pieces() -> Iterator[str]:
         skipped = {}
+        given: set[str] = set()  # an image may be listed twice
         yield '{"outputs": {'
         comma = ""
         rows = zip(listed, results.read(), *values.values(), strict=True)
         for place, (image, row, *arrays) in enumerate(rows):
             name = key(place, image)
+            if name in given:
+                continue
             if row.error:
                 skipped[name] = row.error
                 continue
             outputs = {each: array.tolist() for each, array in zip(values, arrays, strict=True)}
+            given.add(name)
             yield f"{comma}{json.dumps(name)}: {json.dumps(outputs)}"
             comma = ", "
         yield f'}}, "skipped": {json.dumps(skipped)}, {json.dumps(rest)[1:]}'

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.site import Site
-from tests.web.digits6.script import Script
+from tests.web.trained import shared_site
 
 pytestmark = [pytest.mark.integration, pytest.mark.tensorflow]
+site = shared_site
 
 PARTS = ("last", "min", "max")
 
@@ -19,23 +20,23 @@ def row_of(site: Site, job_id: str) -> dict[str, Any]:
     return row
 
 
-def test_rows_contain_the_range_of_each_metric(site: Site, script: Script, model: str) -> None:
+def test_rows_contain_the_range_of_each_metric(site: Site, model: str) -> None:
     row = row_of(site, model)
     curves = site.json(f"/models/{model}/metrics.json")
-    for stage, name in (("train", "loss"), ("val", "loss"), ("val", "accuracy")):
-        values = curves[stage]["values"][name]
-        found = [row[f"{name} ({stage}) {part}"] for part in PARTS]
+    for stage in ("train", "val"):
+        values = curves[stage]["values"]["loss"]
+        found = [row[f"loss ({stage}) {part}"] for part in PARTS]
         assert found == [values[-1], min(values), max(values)]
-    assert (row["type"], row["framework"], row["group"]) == ("model", "tensorflow", "scripts")
+    assert (row["type"], row["framework"]) == ("model", "tensorflow")
 
 
-def test_completed_jobs_name_the_fields_of_all_models(site: Site, script: Script, model: str) -> None:
-    kept = script.create(f"/models/{model}/to_pretrained.json", {})
+def test_completed_jobs_name_the_fields_of_all_models(site: Site, model: str) -> None:
+    kept = site.post(f"/models/{model}/to_pretrained.json").get_json()["id"]
     body = site.json("/completed_jobs.json")
     rows = {row["id"]: row for row in body["models"]}
     fields = body["model_output_fields"]
     assert fields == sorted(fields)
-    assert {f"accuracy (val) {part}" for part in PARTS} < set(fields) & rows[model].keys()
+    assert {f"loss (val) {part}" for part in PARTS} < set(fields) & rows[model].keys()
     (pretrained,) = body["pretrained_models"]
     assert pretrained["id"] == kept and pretrained["type"] == "pretrained_model" and pretrained["has_labels"]
     assert {"username", "has_labels"} <= set(fields) & pretrained.keys()
