@@ -1,5 +1,6 @@
-"""Keras operations that compute the same as TensorFlow functions, so that networks calling these are Keras models.
+"""Keras operations for the TensorFlow functions that networks of Keras layers call between them.
 
+The standard networks call them. Networks of other functions, such as those of TensorFlow 1, become a SavedModel.
 A function has a translation if `_SIMPLE` or `_TRANSLATIONS` contains its name. A translation takes the arguments of the
 TensorFlow function under their names there, but not those that have their default value. It raises TypeError or
 ValueError for arguments that Keras cannot represent.
@@ -18,7 +19,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from keras import KerasTensor, ops
-from numpy.typing import NDArray
 
 from digits.worker import patched_names
 from digits.worker.exporting.exported import NotExportable
@@ -125,10 +125,6 @@ def _integers(values: Any) -> Any:
     return None if values is None else operator.index(np.asarray(values).item())
 
 
-def _dtype(dtype: Any) -> str:
-    return str(tf.as_dtype(dtype).name)
-
-
 def _reshape(tensor: Any, shape: Sizes) -> Any:
     """Reshape; ``None`` in ``shape`` is the unknown size of the batch, which only one -1 can stand for."""
     sizes = _integers(shape)
@@ -141,46 +137,6 @@ def _reshape(tensor: Any, shape: Sizes) -> Any:
     return ops.reshape(tensor, [-1 if size is None else size for size in sizes])
 
 
-def _reduce(function: Any) -> Any:
-    def reduced(
-        input_tensor: Any,
-        axis: Any = None,
-        keepdims: bool = False,
-        reduction_indices: Any = None,
-        keep_dims: bool = False,
-    ) -> Any:
-        over = _integers(reduction_indices if axis is None else axis)
-        return function(
-            input_tensor, axis=tuple(over) if isinstance(over, list) else over, keepdims=keepdims or keep_dims
-        )
-
-    return reduced
-
-
-def _find(function: Any) -> Any:
-    def found(input: Any, axis: int = 0, output_type: Any = tf.int64, dimension: int | None = None) -> Any:
-        return ops.cast(function(input, axis=axis if dimension is None else dimension), _dtype(output_type))
-
-    return found
-
-
-def _pool(function: Any) -> Any:
-    def pooled(ksize: Any, strides: Any, padding: str, input: Any = None, value: Any = None) -> Any:
-        window, steps = _of_plane(ksize), _of_plane(strides)
-        return function(value if input is None else input, window, steps, padding.lower(), "channels_last")
-
-    return pooled
-
-
-def _of_plane(sizes: Any) -> tuple[int, int]:
-    """Return the height and width of a window, given as one number, as both, or as the sizes of all dimensions."""
-    plane = _integers(sizes)
-    if isinstance(plane, list) and len(plane) == 4 and plane[0] == plane[3] == 1:
-        plane = plane[1:3]
-    height, width = plane if isinstance(plane, list) else (plane, plane)
-    return height, width
-
-
 def _normalize_over_channels(
     input: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5
 ) -> Any:
@@ -191,12 +147,20 @@ def _normalize_over_channels(
     return input / ops.power(bias + alpha * functools.reduce(ops.add, near), beta)
 
 
-def _gather(
-    params: Any, indices: Any, axis: Any = 0, batch_dims: int = 0, validate_indices: Any = None
-) -> Any:
-    if not batch_dims:
-        return ops.take(params, indices, axis=axis)
-    if batch_dims != 1 or axis not in (0, 1) or len(indices.shape) != 2:
+def _reduce(function: Any) -> Any:
+    def reduced(input_tensor: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        over = _integers(axis)
+        return function(input_tensor, axis=tuple(over) if isinstance(over, list) else over, keepdims=keepdims)
+
+    return reduced
+
+
+def _max_pool(input: Any, ksize: int, strides: int, padding: str) -> Any:
+    return ops.max_pool(input, ksize, strides, padding.lower(), "channels_last")
+
+
+def _gather_in_batch(params: Any, indices: Any, batch_dims: int) -> Any:
+    if batch_dims != 1 or len(indices.shape) != 2:
         raise ValueError("unsupported batch dimensions")
     for size in params.shape[2:]:
         indices = ops.repeat(ops.expand_dims(indices, -1), size, axis=-1)
@@ -205,32 +169,7 @@ def _gather(
 
 def _split(value: Any, num_or_size_splits: Any, axis: int = 0) -> Any:
     sizes = _integers(num_or_size_splits)
-    if not isinstance(sizes, list):
-        return ops.split(value, sizes, axis)
-    if -1 in sizes:
-        raise ValueError("a size is unknown")
-    return ops.split(value, np.cumsum(sizes)[:-1].tolist(), axis)
-
-
-def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    if x is None or y is None:
-        raise TypeError("the number of results is unknown")
-    return ops.where(condition, x, y)
-
-
-def _one_hot(indices: Any, depth: Any, dtype: Any = tf.float32, axis: int = -1) -> Any:
-    return ops.one_hot(indices, _integers(depth), axis=axis, dtype=_dtype(dtype))
-
-
-def _l2_normalize(x: Any, axis: Any = None, epsilon: float = 1e-12, dim: Any = None) -> Any:
-    over = dim if axis is None else axis
-    length = ops.sum(ops.square(x), axis=over, keepdims=True)
-    return x * ops.rsqrt(ops.maximum(length, epsilon))
-
-
-def _matmul(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
-    left = ops.swapaxes(a, -1, -2) if transpose_a else a
-    return ops.matmul(left, ops.swapaxes(b, -1, -2) if transpose_b else b)
+    return ops.split(value, np.cumsum(sizes)[:-1].tolist() if isinstance(sizes, list) else sizes, axis)
 
 
 def _resize(images: Any, size: Any, method: Any = "bilinear", antialias: bool = False) -> Any:
@@ -239,126 +178,57 @@ def _resize(images: Any, size: Any, method: Any = "bilinear", antialias: bool = 
     )
 
 
-def _resize_as_before(
-    images: Any, size: Any, method: Any = 0, align_corners: bool = False, preserve_aspect_ratio: bool = False
-) -> Any:
-    """Resize as TensorFlow 1 does, which samples the corners of pixels instead of their centers."""
-    is_nearest = {0: False, "bilinear": False, 1: True, "nearest": True}.get(method)
-    if is_nearest is None or preserve_aspect_ratio or None in images.shape[1:3]:
-        raise ValueError("unsupported method or sizes")
-    sizes = _integers(size)
-    weights = [
-        _sampling(before, after, is_nearest, align_corners)
-        for before, after in zip(images.shape[1:3], sizes, strict=True)
-    ]
-    return ops.einsum("yh,xw,bhwc->byxc", *weights, images)
-
-
-def _sampling(before: int, after: int, is_nearest: bool, align_corners: bool) -> NDArray[np.float32]:
-    """Return the weights of the ``before`` pixels of a row in each of the ``after`` pixels, [after, before]."""
-    is_aligned = align_corners and after > 1
-    places = np.arange(after) * np.float32((before - 1) / (after - 1) if is_aligned else before / after)
-    if is_nearest:
-        places = np.minimum(np.floor(places + 0.5) if align_corners else np.floor(places), before - 1)
-    low = np.minimum(np.floor(places), before - 1).astype(int)
-    weights, rows = np.zeros((after, before), np.float32), np.arange(after)
-    np.add.at(weights, (rows, low), 1 - (places - low))
-    np.add.at(weights, (rows, np.minimum(low + 1, before - 1)), places - low)
-    return weights
-
-
-def _like(value: float) -> Any:
-    def filled(tensor: Any = None, input: Any = None, dtype: Any = None) -> Any:
-        like = input if tensor is None else tensor
-        return ops.full_like(like, value, dtype=_dtype(dtype) if dtype is not None else None)
-
-    return filled
-
-
 # Functions of the tensors alone, in the same order.
 _SIMPLE: dict[str, Any] = {
     **{
         name: getattr(ops, name)
         for name in (
-            "relu relu6 elu selu silu softplus softsign sigmoid tanh exp log log1p sqrt rsqrt square abs floor ceil "
-            "round sin cos sign erf reciprocal stop_gradient "
-            "add subtract multiply divide maximum minimum equal not_equal greater greater_equal less less_equal "
-            "logical_and logical_or logical_not"
+            "relu relu6 elu selu silu softplus softsign sigmoid tanh exp log sqrt rsqrt square abs stop_gradient "
+            "add subtract multiply divide maximum minimum"
         ).split()
     },
     "_add_dispatch": ops.add,  # the operator + of tensors
     "swish": ops.silu,
     "truediv": ops.true_divide,
-    "real_div": ops.true_divide,
-    "floordiv": ops.floor_divide,
-    "floor_div": ops.floor_divide,
-    "floormod": ops.mod,
-    "floor_mod": ops.mod,
     "pow": ops.power,
     "neg": ops.negative,
     "negative": ops.negative,
-    "div_no_nan": ops.divide_no_nan,
-    "divide_no_nan": ops.divide_no_nan,
-    "squared_difference": lambda x, y: ops.square(x - y),
     "add_n": lambda inputs: functools.reduce(ops.add, inputs),
     "identity": lambda input: input,
-    "convert_to_tensor_v2_with_dispatch": lambda value: value,
-    "convert_to_tensor_with_dispatch": lambda value: value,
 }
 
 _TRANSLATIONS: dict[str, Any] = {
     "leaky_relu": lambda features, alpha=0.2: ops.leaky_relu(features, alpha),
     "gelu": lambda features, approximate=False: ops.gelu(features, approximate),
-    "softmax": lambda logits, axis=-1, dim=-1: ops.softmax(logits, dim if axis == -1 else axis),
-    "log_softmax": lambda logits, axis=-1, dim=-1: ops.log_softmax(logits, dim if axis == -1 else axis),
-    "l2_normalize": _l2_normalize,
+    "softmax": lambda logits, axis=-1: ops.softmax(logits, axis),
+    "log_softmax": lambda logits, axis=-1: ops.log_softmax(logits, axis),
     "lrn": _normalize_over_channels,
     "local_response_normalization": _normalize_over_channels,
-    "max_pool2d": _pool(ops.max_pool),
-    "max_pool": _pool(ops.max_pool),
-    "avg_pool2d": _pool(ops.average_pool),
-    "avg_pool": _pool(ops.average_pool),
+    "matmul": lambda a, b: ops.matmul(a, b),
     "reduce_sum": _reduce(ops.sum),
     "reduce_mean": _reduce(ops.mean),
     "reduce_max": _reduce(ops.max),
     "reduce_min": _reduce(ops.min),
     "reduce_prod": _reduce(ops.prod),
     "reduce_any": _reduce(ops.any),
-    "reduce_all": _reduce(ops.all),
-    "reduce_std": _reduce(ops.std),
-    "reduce_variance": _reduce(ops.var),
-    "reduce_logsumexp": _reduce(ops.logsumexp),
-    "argmax": _find(ops.argmax),
-    "argmin": _find(ops.argmin),
-    "top_k": lambda input, k=1, sorted=True: ops.top_k(input, _integers(k), sorted),
+    "max_pool2d": _max_pool,
+    "top_k": lambda input, k: ops.top_k(input, _integers(k)),
     "shape": lambda input, out_type=None: ops.shape(input),
-    "rank": lambda input: len(input.shape),
-    "cast": lambda x, dtype: ops.cast(x, _dtype(dtype)),
+    "ensure_shape": lambda x, shape: x,
+    "cast": lambda x, dtype: ops.cast(x, str(tf.as_dtype(dtype).name)),
     "reshape": _reshape,
     "transpose": lambda a, perm=None: ops.transpose(a, _integers(perm)),
-    "expand_dims": lambda input, axis=None, dim=None: ops.expand_dims(input, dim if axis is None else axis),
-    "squeeze": lambda input, axis=None, squeeze_dims=None: ops.squeeze(
-        input, _integers(squeeze_dims if axis is None else axis)
-    ),
+    "expand_dims": lambda input, axis: ops.expand_dims(input, axis),
+    "squeeze": lambda input, axis=None: ops.squeeze(input, _integers(axis)),
     "concat": lambda values, axis: ops.concatenate(values, axis),
     "stack": lambda values, axis=0: ops.stack(values, axis),
-    "unstack": lambda value, num=None, axis=0: ops.unstack(value, num, axis),
+    "unstack": lambda value, axis=0: ops.unstack(value, axis=axis),
     "split": _split,
-    "pad": lambda tensor, paddings, mode="CONSTANT", constant_values=None: ops.pad(
-        tensor, _integers(paddings), mode.lower(), constant_values
-    ),
-    "tile": lambda input, multiples: ops.tile(input, _integers(multiples)),
+    "gather": _gather_in_batch,
+    "where": lambda condition, x, y: ops.where(condition, x, y),
+    "pad": lambda tensor, paddings, mode="CONSTANT": ops.pad(tensor, _integers(paddings), mode.lower()),
     "repeat": lambda input, repeats, axis=None: ops.repeat(input, _integers(repeats), axis),
     "reverse": lambda tensor, axis: ops.flip(tensor, _integers(axis)),
-    "gather": _gather,
-    "where": _where,
-    "one_hot": _one_hot,
     "clip_by_value": lambda t, clip_value_min, clip_value_max: ops.clip(t, clip_value_min, clip_value_max),
-    "ensure_shape": lambda x, shape: x,
-    "zeros_like": _like(0),
-    "ones_like": _like(1),
-    "matmul": _matmul,
-    "einsum": lambda equation, inputs: ops.einsum(equation, *inputs),
     "resize_images_v2": _resize,
-    "resize_images": _resize_as_before,
 }
