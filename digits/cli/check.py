@@ -23,7 +23,7 @@ def command(job: Path, dataset: Path | None, eager: bool) -> None:
 
     The folder is not changed.
     """
-    from digits.core import preflight_result
+    from digits.core.results import preflight_result
     from digits.runtime import standalone
 
     result = result_of(lambda: standalone.check(job, dataset, eager))

@@ -46,7 +46,7 @@ def _serve(**options: Any) -> None:
     import os
     from dataclasses import replace
 
-    from digits.core.environment import MAX_IMAGE_PIXELS
+    from digits.core.machine.environment import MAX_IMAGE_PIXELS
     from digits.core.settings import SettingsError
     from digits.runtime.supervisor import PRIVATE_UMASK
     from digits.web.server.logs import start_logging

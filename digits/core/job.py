@@ -20,7 +20,7 @@ from digits.core import events, schema
 from digits.core.compute import Compute
 from digits.core.errors import Damaged
 from digits.core.files import UnreadableFile, read_json, write_json
-from digits.core.metrics import MetricRange
+from digits.core.metrics.series import MetricRange
 from digits.core.recipe import Recipe
 from digits.core.schema import Count
 from digits.core.status import Status, worst

@@ -305,7 +305,7 @@ class PreviewAugmentation(Recipe, tag="preview-augmentation"):
     """Augment a few training records of the dataset in the folder ``dataset`` as in training.
 
     There are several ``variants`` of each of the ``records``, which depend on the ``seed``. The result goes to a file
-    in the task's parent folder; see `digits.core.augmentation_preview`.
+    in the task's parent folder; see `digits.core.results.augmentation_preview`.
     """
 
     dataset: str

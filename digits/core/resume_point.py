@@ -29,8 +29,8 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
     ``validated`` and ``saved`` are the steps of the latest validation and the latest
     snapshot of an epoch, -1 for none. ``seed``, ``records`` and ``step_records`` (records
     of the dataset, and of a step) define the position in the record order. ``watched``
-    is the state of `digits.core.best_metric`, and ``curve`` the pending part of the next metrics row. ``trunk`` lists
-    the names of the pretrained variables of a fine-tuning. ``workers`` shared the training.
+    is the state of `digits.core.metrics.best_metric`, and ``curve`` the pending part of the next metrics row. ``trunk``
+    lists the names of the pretrained variables of a fine-tuning. ``workers`` shared the training.
     """
 
     snapshot: str

@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from digits import __version__
 from digits.core import files, schema
 from digits.core.files import UnreadableFile, open_plain, read_bytes
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.schema import Count
 from digits.core.task import EVENTS_FILE, Task, TaskState
 

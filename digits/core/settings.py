@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from digits.core.addresses import is_loopback
-from digits.core.environment import DEFAULT_MAX_IMAGE_PIXELS, TASK_VARIABLES
+from digits.core.machine.environment import DEFAULT_MAX_IMAGE_PIXELS, TASK_VARIABLES
 from digits.core.remote import MODULES, is_valid_pattern
 from digits.core.resources import checkout_folder
 

@@ -19,8 +19,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from digits.core import schema
-from digits.core.best_metric import lower_is_better
 from digits.core.files import UnreadableFile, read_bytes, sync_folder
+from digits.core.metrics.best_metric import lower_is_better
 from digits.core.schema import Count
 
 FILE_NAME = "snapshots.jsonl"

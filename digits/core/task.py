@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, TypedDict, TypeVar
 from msgspec import Meta, Struct, field, structs
 
 from digits.core import events
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.schema import Count, Fraction, JsonObject, UnixTime
 from digits.core.splits import Split
 from digits.core.status import Status

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.files import UnreadableFile
-from digits.core.programs import end, limit_resources, start
+from digits.core.machine.programs import end, limit_resources, start
 from digits.core.recipe import CreateDataset
 from digits.data import manifest as manifests
 from digits.data.arrays import load_array

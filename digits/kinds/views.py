@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core import best_metric
+from digits.core.metrics import best_metric
 from digits.core.recipe import TRANSFORMATIONS, Balance, Transformation
 from digits.data.images.images import FULL_BITS
 from digits.data.manifest import Manifest

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from digits.core.events import Event
 from digits.core.job import Job
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.task import Task
 
 

@@ -1,7 +1,7 @@
 """The compute devices of this machine, from the GPU driver and never from TensorFlow.
 
 A driver can hang, and a process that waits for it cannot be killed. A short-lived
-helper process (`digits.core.gpu_driver`) therefore queries the driver, and is abandoned
+helper process (`digits.core.machine.gpu_driver`) therefore queries the driver, and is abandoned
 if it takes too long.
 """
 
@@ -21,8 +21,8 @@ from typing import Any
 
 import psutil
 
-from digits.core import gpu_driver
-from digits.core.environment import SYSTEM_VARIABLES, inherited
+from digits.core.machine import gpu_driver
+from digits.core.machine.environment import SYSTEM_VARIABLES, inherited
 
 HELPER_SECONDS = 5.0
 FRESH_SECONDS = 3.0

@@ -16,7 +16,7 @@ from functools import partial
 from digits.core.errors import NotReady, explain
 from digits.core.files import UnreadableFile, make_folder, remove_partial_writes
 from digits.core.job import DamagedJob, DeviceRequest, Job
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
 from digits.core.task import Failure, Task, TaskState

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from digits.core import files, garbage_collection
+from digits.core import files
 from digits.core import job as jobs
 from digits.core.errors import BadRequest, DigitsError, InUse, NotFound, StorageError, explain
 from digits.core.files import UnreadableFile
 from digits.core.job import DamagedJob, Job
+from digits.core.machine import garbage_collection
 from digits.core.schema import Malformed
 from digits.runtime import trash
 from digits.runtime.job_index import JobIndex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from digits.core.job import Job
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.task import Task
 from digits.runtime import changes
 from digits.runtime.executors.executor import Executor

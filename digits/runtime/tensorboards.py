@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from digits.core.environment import SYSTEM_VARIABLES, inherited
+from digits.core.machine.environment import SYSTEM_VARIABLES, inherited
 from digits.runtime import tensorboard_process
 from digits.runtime.tensorboard_process import PORT_LINE
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from digits.core.events import Failed, Frame
-from digits.core.network_text import describe_syntax_error
+from digits.core.network.source_code import describe_syntax_error
 from digits.worker import imports, packages, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE

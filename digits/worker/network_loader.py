@@ -11,10 +11,10 @@ import types
 from pathlib import Path
 from typing import Any
 
-from digits.core import network_contract, network_text
 from digits.core.files import UnreadableFile, read_bytes
 from digits.core.model_job import MAX_NETWORK_BYTES
-from digits.core.network_text import Fault
+from digits.core.network import contract, source_code
+from digits.core.network.source_code import Fault
 from digits.data.manifest import Manifest
 from digits.data.targets.target import Target
 from digits.kinds import kind_named
@@ -83,10 +83,10 @@ class _Source:
 
 def user_model(text: str) -> type:
     """Run the ``text`` of a network and return its class. Raises SyntaxError, UserFault, or whatever it raises."""
-    text = network_text.normalize(text)
+    text = source_code.normalize(text)
     # Tracebacks find the text under one fixed name.
     linecache.cache[NETWORK_FILE] = (len(text), None, user_text.lines(text), NETWORK_FILE)
-    code = network_text.compile_tree(network_text.parse(text))
+    code = source_code.compile_tree(source_code.parse(text))
     # Data classes look their module up by name.
     module = sys.modules[_MODULE] = types.ModuleType(_MODULE)
     names = vars(module)
@@ -109,10 +109,10 @@ def _tower_class_in(names: dict[str, Any]) -> type:
     if tower_class is None and callable(names.get("build_model")):
         tower_class = tower.from_function(names["build_model"])
     if tower_class is None:
-        raise _fault(network_contract.undefined(*_other_tower(names)))
+        raise _fault(contract.undefined(*_other_tower(names)))
     if not isinstance(tower_class, type) or not issubclass(tower_class, tower.Tower):
-        raise _fault(network_contract.not_a_tower(_line_of(tower_class)))
-    for name in network_contract.PROPERTIES:
+        raise _fault(contract.not_a_tower(_line_of(tower_class)))
+    for name in contract.PROPERTIES:
         _check_property(tower_class, name)
     return tower_class
 
@@ -128,13 +128,13 @@ def _other_tower(names: dict[str, Any]) -> tuple[str, int | None]:
 def _check_property(tower_class: type, name: str) -> None:
     attribute = getattr(tower_class, name, None)
     if attribute is None:
-        raise _fault(network_contract.missing(name, _line_of(tower_class)))
+        raise _fault(contract.missing(name, _line_of(tower_class)))
     if not isinstance(attribute, property):
-        raise _fault(network_contract.not_a_property(name, user_text.line_of_function(attribute)))
+        raise _fault(contract.not_a_property(name, user_text.line_of_function(attribute)))
 
 
 def _line_of(value: Any) -> int | None:
-    return network_contract.line_of_class(user_text.tree(), getattr(value, "__name__", ""))
+    return contract.line_of_class(user_text.tree(), getattr(value, "__name__", ""))
 
 
 def _fault(fault: Fault) -> UserFault:

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from digits.core import files, garbage_collection
+from digits.core import files
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
+from digits.core.machine import garbage_collection
 from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, EXIT_PARTNER_LOST, RESTARTED_VARIABLE
 from digits.kinds.recipes import load_recipe
 from digits.worker import stopping

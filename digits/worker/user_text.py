@@ -13,8 +13,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from digits.core import network_text
-from digits.core.network_text import NETWORK_FILE as NETWORK_FILE
+from digits.core.network import source_code
+from digits.core.network.source_code import NETWORK_FILE as NETWORK_FILE
 
 
 def lines(text: str) -> list[str]:
@@ -27,7 +27,7 @@ def tree() -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return network_text.parse("".join(linecache.getlines(NETWORK_FILE)))
+            return source_code.parse("".join(linecache.getlines(NETWORK_FILE)))
     except SyntaxError:
         return None
 

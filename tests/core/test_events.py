@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core import events
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.task import TaskState
 from digits.web import template_filters
 from tests.power_loss import Recording

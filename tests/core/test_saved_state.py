@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.core import events, saved_state
-from digits.core import metrics as metrics_module
 from digits.core.files import UnreadableFile
+from digits.core.metrics import series as metrics_module
 from digits.core.saved_state import STATE_FILE
 from digits.core.status import Status
 from digits.core.task import EVENTS_FILE, Task, TaskState

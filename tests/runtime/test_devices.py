@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from digits.core import gpu_driver
+from digits.core.machine import gpu_driver
 from digits.runtime import devices
 from digits.runtime.devices import Device, Devices, Driver, DriverError, visible
 

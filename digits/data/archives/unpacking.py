@@ -36,9 +36,9 @@ from typing import IO, Any, Self
 
 import msgspec
 
-from digits.core import programs
 from digits.core.errors import explain
 from digits.core.files import is_disk_full, remove_tree
+from digits.core.machine import programs
 from digits.core.settings import Settings
 from digits.data.archives.zip_names import NameEncoding, Names, UnclearNames, decode_names
 

@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 from numpy.typing import NDArray
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError
 
-from digits.core.environment import max_image_pixels
+from digits.core.machine.environment import max_image_pixels
 from digits.data.images import jpeg, png
 from digits.data.images.conversion import FULL_BITS as FULL_BITS
 from digits.data.images.conversion import (

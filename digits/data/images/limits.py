@@ -14,7 +14,7 @@ import time
 
 from PIL import Image
 
-from digits.core.environment import max_image_pixels
+from digits.core.machine.environment import max_image_pixels
 from digits.data.images.conversion import UnusableImage
 
 # Progressive JPEG files have ten, those with unusual scripts some dozens.

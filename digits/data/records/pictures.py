@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import structs
 from numpy.typing import NDArray
 
-from digits.core.augmentation_preview import Picture
+from digits.core.results.augmentation_preview import Picture
 from digits.data.images import images
 from digits.data.images.conversion import Size
 from digits.data.targets.boxes import Boxes

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from digits.core import programs
-from digits.core.environment import inherited
 from digits.core.errors import BadRequest
+from digits.core.machine import programs
+from digits.core.machine.environment import inherited
 from digits.data.remote.fetch import News, Request
 
 # Kill the program if it receives less than `STALL_BYTES` and neither lists nor completes a file for this long.

@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from digits.core import programs
 from digits.core.errors import DigitsError
+from digits.core.machine import programs
 from digits.core.remote import WEB_SCHEMES, Address, RemotePolicy, parse
 from digits.data.remote import guard
 from digits.data.remote.drivers import (

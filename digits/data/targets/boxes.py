@@ -9,7 +9,7 @@ import numpy as np
 from msgspec.structs import asdict, replace
 from numpy.typing import NDArray
 
-from digits.core.augmentation_preview import Outline
+from digits.core.results.augmentation_preview import Outline
 from digits.data.images.conversion import Size
 from digits.data.targets.box_matching import FALSE, IGNORED_BOX, IN_IGNORED, NO_BOX, match
 from digits.data.targets.palette import IGNORED_COLOR, IGNORED_NAME, css_color

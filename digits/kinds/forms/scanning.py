@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct, field
 
 from digits.core.errors import DigitsError, NotFound, explain
-from digits.core.programs import Program, limit_resources
+from digits.core.machine.programs import Program, limit_resources
 from digits.core.remote import AddressType, RemotePolicy
 from digits.data.parallel import available_cores
 from digits.data.sources.plan import show

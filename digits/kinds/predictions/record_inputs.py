@@ -21,7 +21,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, DigitsError
-from digits.core.programs import Program, limit_resources
+from digits.core.machine.programs import Program, limit_resources
 from digits.data.databases.folders import open_arrays
 from digits.data.images import images
 from digits.data.models import predictions

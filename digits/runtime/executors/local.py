@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from digits.core.environment import TASK_VARIABLES, inherited
+from digits.core.machine.environment import TASK_VARIABLES, inherited
 from digits.core.task import WORKERS_VARIABLE, Handle
 from digits.runtime import supervisor, task_output
 from digits.runtime.executors import processes
@@ -188,7 +188,7 @@ class LocalExecutor:
 def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = ()) -> dict[str, str]:
     """Return the environment variables that a task inherits: no token, password or key of the server.
 
-    ``pass_env`` lists variables to keep in addition to `digits.core.environment.TASK_VARIABLES`.
+    ``pass_env`` lists variables to keep in addition to `digits.core.machine.environment.TASK_VARIABLES`.
     """
     kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
     package_home = str(Path(__file__).resolve().parents[3])

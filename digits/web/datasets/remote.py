@@ -9,8 +9,8 @@ from typing import Any
 import humanize
 import msgspec
 
-from digits.core.environment import SYSTEM_VARIABLES, inherited
 from digits.core.errors import DigitsError
+from digits.core.machine.environment import SYSTEM_VARIABLES, inherited
 from digits.core.recipe import CreateDataset
 from digits.core.remote import RemoteSources, names_folder, sources_in
 from digits.core.settings import Settings

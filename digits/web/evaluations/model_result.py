@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import url_for
 
-from digits.core.metrics import Series
+from digits.core.metrics.series import Series
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import SPLIT_TITLES

@@ -11,7 +11,7 @@ from typing import Any
 
 from digits.core import events
 from digits.core.job import Job
-from digits.core.metrics import row_json
+from digits.core.metrics.series import row_json
 from digits.core.model_job import epoch_label
 from digits.core.task import Failure, TaskState
 from digits.runtime import changes

@@ -7,11 +7,11 @@ from functools import partial
 from flask import Blueprint, render_template, request
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import augmentation_preview
-from digits.core.augmentation_preview import AugmentationPreview
 from digits.core.errors import BadRequest, NotReady
 from digits.core.files import UnreadableFile
 from digits.core.recipe import PreviewAugmentation
+from digits.core.results import augmentation_preview
+from digits.core.results.augmentation_preview import AugmentationPreview
 from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of

@@ -9,11 +9,11 @@ from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core import events, schedules
-from digits.core import preflight_result as preflights
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import ModelJob, request_devices
 from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
+from digits.core.results import preflight_result as preflights
 from digits.data.models.pretrained_catalog import CATALOG
 from digits.kinds.forms.fields import errors_of
 from digits.kinds.forms.request_fields import flag

@@ -5,8 +5,8 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, redirect, render_template, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import preflight_result as preflights
 from digits.core.model_job import request_devices
+from digits.core.results import preflight_result as preflights
 from digits.kinds import Kind
 from digits.kinds.forms.fields import errors_of
 from digits.kinds.forms.request_fields import flag, positive

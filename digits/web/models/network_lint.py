@@ -1,7 +1,7 @@
 """Check a network's source code without running it, while the user types.
 
-The check is consistent with the worker: both parse with `digits.core.network_text` and share the requirements on the
-class in `digits.core.network_contract`. Everything else shows only when the code runs.
+The check is consistent with the worker: both parse with `digits.core.network.source_code` and share the requirements on
+the class in `digits.core.network.contract`. Everything else shows only when the code runs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import digits
-from digits.core import network_contract, network_text
+from digits.core.network import contract, source_code
 
 Diagnostic = dict[str, Any]
 
@@ -58,17 +58,17 @@ def lint(text: str) -> list[Diagnostic]:
 
     Blank text has no errors. Raises MemoryError.
     """
-    text = network_text.normalize(text)
+    text = source_code.normalize(text)
     if not text.strip():
         return []
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            tree = network_text.parse(text)
-            faults = network_contract.faults_in(tree)
-            network_text.compile_tree(tree)  # last, because it modifies the tree
+            tree = source_code.parse(text)
+            faults = contract.faults_in(tree)
+            source_code.compile_tree(tree)  # last, because it modifies the tree
     except SyntaxError as error:
-        faults = [network_text.describe_syntax_error(error)]
+        faults = [source_code.describe_syntax_error(error)]
     return [
         {
             "line": fault.line or 1,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import humanize
 from flask import url_for
 
-from digits.core import events, preflight_result, step_traces
+from digits.core import events
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.results import preflight_result, step_traces
 from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
 from digits.kinds.jobs import DatasetJob

@@ -17,12 +17,14 @@ from flask import (
 )
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import events, metrics_csv, step_traces
-from digits.core import preflight_result as preflights
+from digits.core import events
 from digits.core.errors import BadRequest, NotAllowed
 from digits.core.events import Measured, Resumed, for_browser
-from digits.core.metrics import row_json
+from digits.core.metrics import csv_rows
+from digits.core.metrics.series import row_json
 from digits.core.model_job import ModelJob, epoch_label
+from digits.core.results import preflight_result as preflights
+from digits.core.results import step_traces
 from digits.core.task import EVENTS_FILE
 from digits.data.archives.writing import existing, stream
 from digits.data.models.archive import INFO_FILE
@@ -107,7 +109,7 @@ def _rows_after(log: Path, after: int) -> Iterator[bytes]:
 def metrics_table(job_id: str) -> Response:
     job = _model(job_id)
     return Response(
-        in_turns(metrics_csv.table(job.task_folder(job.tasks[0]) / EVENTS_FILE)),
+        in_turns(csv_rows.table(job.task_folder(job.tasks[0]) / EVENTS_FILE)),
         mimetype="text/csv",
         headers={"Content-Disposition": f'attachment; filename="{job.id}-metrics.csv"'},
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from digits.core.augmentation_preview import Outline
+from digits.core.results.augmentation_preview import Outline
 from digits.data.manifest import Manifest
 
 

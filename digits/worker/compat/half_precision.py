@@ -8,7 +8,7 @@ from functools import reduce
 
 import tensorflow as tf
 
-from digits.core import network_text
+from digits.core.network import source_code
 
 # What the names mean that networks use without importing them.
 _GIVEN = {"tf": "tensorflow", "slim": "tensorflow.contrib.slim"}
@@ -39,7 +39,7 @@ def reason_for_float32(text: str) -> str:
 def _names(text: str) -> Iterator[tuple[str, int]]:
     """Yield the names of slim, of TensorFlow 1 and of variables that ``text`` uses, with their lines."""
     try:
-        tree = network_text.parse(network_text.normalize(text))
+        tree = source_code.parse(source_code.normalize(text))
     except SyntaxError:
         return  # loading the network reports it
     finder = _Finder()

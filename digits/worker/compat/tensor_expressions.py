@@ -1,4 +1,4 @@
-"""Expressions of TensorFlow 1 on tensors and shapes, which `digits.core.tensor_expressions` rewrites."""
+"""Expressions of TensorFlow 1 on tensors and shapes, which `digits.core.network.tensor_expressions` rewrites."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import ops
 
-from digits.core.tensor_expressions import IS_IN, VALUE
+from digits.core.network.tensor_expressions import IS_IN, VALUE
 from digits.worker import patched_names
 
 

@@ -21,9 +21,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.core import file_systems
 from digits.core.events import InputPrepared
 from digits.core.files import UnreadableFile
+from digits.core.machine import file_systems
 from digits.core.recipe import Augment
 from digits.core.splits import Split
 from digits.data import manifest as manifests

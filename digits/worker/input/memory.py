@@ -19,7 +19,8 @@ from pathlib import Path
 
 import psutil
 
-from digits.core import files, gpu_driver
+from digits.core import files
+from digits.core.machine import gpu_driver
 
 # Maximum fraction of the free memory used for decoded images.
 RESIDENT_SHARE = 0.4

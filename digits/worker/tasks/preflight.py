@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
-from digits.core.preflight_result import PICTURE_FILE
+from digits.core.results.preflight_result import PICTURE_FILE
 from digits.data.images import images
 from digits.worker.input import display, feeds, memory
 from digits.worker.input.preparation import Chunk

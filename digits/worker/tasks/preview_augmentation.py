@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from digits.core import augmentation_preview
 from digits.core import recipe as recipes
-from digits.core.augmentation_preview import AugmentationPreview, Augmented, Picture
 from digits.core.events import EventLog
+from digits.core.results import augmentation_preview
+from digits.core.results.augmentation_preview import AugmentationPreview, Augmented, Picture
 from digits.data.images import images
 from digits.data.records.pictures import picture_of
 from digits.worker.input import display, feeds

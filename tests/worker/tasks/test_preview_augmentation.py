@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.core import augmentation_preview, recipe
-from digits.core.augmentation_preview import AugmentationPreview
+from digits.core import recipe
 from digits.core.recipe import Augment
+from digits.core.results import augmentation_preview
+from digits.core.results.augmentation_preview import AugmentationPreview
 from tests.worker.conftest import Outcome
 
 

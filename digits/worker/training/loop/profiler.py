@@ -14,8 +14,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-from digits.core import step_traces
 from digits.core.files import write_bytes
+from digits.core.results import step_traces
 
 # The longest operations of a step; the others are too short to see. About 2 MB.
 MAX_OPERATIONS = 20_000

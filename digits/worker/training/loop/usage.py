@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import psutil
 
-from digits.core import gpu_driver
 from digits.core.events import EventLog, Gpu, ReportInterval, UsageSampled
+from digits.core.machine import gpu_driver
 
 INTERVAL_SECONDS = 2.0
 # Time to wait for the driver, which never answers after some faults of a GPU, when the block ends.

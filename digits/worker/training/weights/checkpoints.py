@@ -14,9 +14,9 @@ import humanize
 import tensorflow as tf
 
 from digits.core import resume_point, snapshot_list
-from digits.core.best_metric import EarlyStopping
 from digits.core.events import BestSnapshotChanged, EventLog, Removed, Resumed, Saved, Warned
 from digits.core.files import UnreadableFile
+from digits.core.metrics.best_metric import EarlyStopping
 from digits.core.recipe import Train
 from digits.core.resume_point import ResumePoint
 from digits.core.snapshot_list import Snapshot, best_of, choose_metric

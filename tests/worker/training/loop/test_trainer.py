@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core import file_systems, snapshot_list
+from digits.core import snapshot_list
 from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
+from digits.core.machine import file_systems
+from digits.core.results.step_traces import file_name, steps_in
 from digits.core.resume_point import resume_points
-from digits.core.step_traces import file_name, steps_in
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS

@@ -11,7 +11,7 @@ import pytest
 
 from digits.core import events, snapshot_list
 from digits.core.events import Resumed
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.resume_point import resume_point
 from tests.power_loss import Recording, write
 from tests.worker import networks

@@ -18,7 +18,7 @@ import pytest
 from digits.core import events, recipe, snapshot_list
 from digits.core.errors import BadRequest
 from digits.core.events import Finished, Measured, Progressed, Resumed, Saved
-from digits.core.metrics import Metrics
+from digits.core.metrics.series import Metrics
 from digits.core.resume_point import resume_point
 from digits.core.task import EXIT_BUSY
 from digits.runtime import standalone

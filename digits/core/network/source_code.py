@@ -12,7 +12,7 @@ import types
 import unicodedata
 from dataclasses import dataclass
 
-from digits.core import python2_statements, tensor_expressions
+from digits.core.network import python2_statements, tensor_expressions
 
 NETWORK_FILE = "network.py"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from digits.core import events
 from digits.core.csv_cells import harmless
-from digits.core.metrics import STAGES
+from digits.core.metrics.series import STAGES
 
 # Limits memory if a log invalidates earlier rows again and again.
 _MAX_CUTS = 100_000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.core.best_metric import EarlyStopping, lower_is_better
+from digits.core.metrics.best_metric import EarlyStopping, lower_is_better
 from digits.core.resume_point import ResumePoint, resume_point, resume_points
 
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from digits.core.network_text import Fault
+from digits.core.network.source_code import Fault
 
 PROPERTIES = ("inference", "loss")
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.core import metrics as metrics_module
 from digits.core.events import MAX_METRICS, Measured, Resumed
-from digits.core.metrics import Metrics, Series
+from digits.core.metrics import series as metrics_module
+from digits.core.metrics.series import Metrics, Series
 
 NUMBERS = st.floats(-1e6, 1e6)
 ROWS = st.dictionaries(st.sampled_from("abc"), st.floats(-1e6, 1e6) | st.just(math.nan), max_size=3)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.core import file_systems
+from digits.core.machine import file_systems
 
 
 def test_types_come_from_the_kernel(tmp_path):

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from digits.core import events, metrics_csv
+from digits.core import events
 from digits.core.events import Measured, Resumed
+from digits.core.metrics import csv_rows
 
 STEPS = st.integers(0, 8)
 EVENTS = st.one_of(
@@ -29,7 +30,7 @@ EVENTS = st.one_of(
 
 
 def table(log: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO("".join(metrics_csv.table(log)))))
+    return list(csv.DictReader(io.StringIO("".join(csv_rows.table(log)))))
 
 
 def expected(happened: list[events.Event]) -> list[dict[str, str]]:
@@ -70,8 +71,8 @@ def test_a_metric_without_valid_rows_has_no_column(tmp_path: Path) -> None:
     log = tmp_path / "events.jsonl"
     rows = [Measured("train", 1, 0.1, {"loss": 1.0}), Measured("train", 2, 0.2, {"loss": 0.5, "late": 0.25})]
     log.write_bytes(b"".join(map(events.encode, [*rows, Resumed(1, 0.1)])))
-    assert "".join(metrics_csv.table(log)) == "stage,step,epoch,loss\ntrain,1,0.1,1.0\n"
+    assert "".join(csv_rows.table(log)) == "stage,step,epoch,loss\ntrain,1,0.1,1.0\n"
 
 
 def test_a_missing_log_has_an_empty_table(tmp_path: Path) -> None:
-    assert "".join(metrics_csv.table(tmp_path / "missing" / "events.jsonl")) == "stage,step,epoch\n"
+    assert "".join(csv_rows.table(tmp_path / "missing" / "events.jsonl")) == "stage,step,epoch\n"

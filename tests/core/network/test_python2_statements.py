@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from digits.core.python2_statements import translate
+from digits.core.network.python2_statements import translate
 
 STATEMENTS = {
     "print": "print()",

@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from digits.core.tensor_expressions import rewrite
+from digits.core.network.tensor_expressions import rewrite
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.core import preflight_result
+from digits.core.results import preflight_result
 
 
 def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from typing import IO, Any, Self, TypeVar
 import msgspec
 from msgspec import Struct
 
-from digits.core.environment import SYSTEM_VARIABLES, for_program, inherited
+from digits.core.machine.environment import SYSTEM_VARIABLES, for_program, inherited
 
 NICENESS = 10
 
