@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,19 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
     if recalled := trainer.recall():
         result["recalled"] = recalled
     return {**result, "ended_early": ended_early} if ended_early else result
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a step function: ``count`` steps, or an extended one.
+
+    Its time ``is_representative`` of those that follow.
+    """
+
+    count: int
+    is_extended: bool
+    is_profiled: bool
+    is_representative: bool
 
 
 class Trainer:
@@ -253,52 +267,69 @@ class Trainer:
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
-            if self.step and self.step == self._steps.head_steps:
-                self._resources.events.append(
-                    PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6))
-                )
-                log.info("Training all layers from here on")
-            unprofiled = self._profiler.steps_until_next(self.step)
-            count = min(self._pace.steps, step - self.step, self._steps_left_in_phase)
-            if self._averaging_interval > 1:
-                count = min(count, self._averaging_interval - self.step % self._averaging_interval)
-            if unprofiled is not None:
-                count = min(count, max(1, unprofiled))
-            is_extended = self._wants_pictures
-            if self._resources.measures_updates:
-                before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
-                is_extended = is_extended or before_measured == 0
-                count = min(count, max(1, before_measured))
-            # The first step and the first one with pictures or statistics also build their graphs, and steps with
-            # pictures compute more: do not count their time.
-            is_representative = self.step > self._first_step and not self._wants_pictures
-            is_representative = is_representative and (self._has_extended or not is_extended)
-            began = time.monotonic()
-            profiles = unprofiled == 0 and self._gang.is_lead
-            with self._profiler.profiling(self.step + 1) if profiles else contextlib.nullcontext():
-                metrics = self._extended_step() if is_extended else self._take_steps(count)
-            seconds = time.monotonic() - began
-            self.step += len(metrics)
+            self._advance(self._next_call(step))
+            # Workers that average their weights have different ones in between.
             is_common = self.step % self._averaging_interval == 0 or self.step == step
-            if self._averaging_interval > 1:
-                metrics = self._gang.reduce(metrics * np.float32(self._share))
-                if is_common:
-                    self._gang.average(self._resources.variables, self._share)
-            if is_representative:
-                stopping.reserve("a call of steps", seconds)
-            if not is_extended:
-                self._pace.update(len(metrics), seconds)
-            self._report(self._rows.add(metrics, seconds if is_representative else None))
-            self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
-            # The fastest worker takes as many steps at a time as the slowest one.
-            is_stopping, is_due, pace = self._gang.agree(
-                self._is_stopping(), self._checkpoints.is_due, -self._pace.steps
-            )
-            self._pace.steps = -int(pace)
-            if is_stopping and is_common:
-                self._save_and_stop()
-            if self.step < step and is_due and is_common:
-                self._save_to_resume()
+            if is_common and self._averaging_interval > 1:
+                self._gang.average(self._resources.variables, self._share)
+            self._save_what_is_due(step, is_common)
+
+    def _next_call(self, end: int) -> Call:
+        """Return the steps to run at once: up to ``end``, the phase's end, the next profile or the next statistics."""
+        unprofiled = self._profiler.steps_until_next(self.step)
+        counts = [self._pace.steps, end - self.step, self._steps_left_in_phase]
+        if self._averaging_interval > 1:
+            counts.append(self._averaging_interval - self.step % self._averaging_interval)
+        if unprofiled is not None:
+            counts.append(max(1, unprofiled))
+        is_extended = self._wants_pictures
+        if self._resources.measures_updates:
+            before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
+            is_extended = is_extended or before_measured == 0
+            counts.append(max(1, before_measured))
+        # The first step and the first one with pictures or statistics also build their graphs, and steps with
+        # pictures compute more: do not count their time.
+        is_representative = self.step > self._first_step and not self._wants_pictures
+        return Call(
+            min(counts),
+            is_extended,
+            is_profiled=unprofiled == 0 and self._gang.is_lead,
+            is_representative=is_representative and (self._has_extended or not is_extended),
+        )
+
+    def _advance(self, call: Call) -> None:
+        """Run the steps of ``call``, and report their metrics."""
+        if self.step and self.step == self._steps.head_steps:
+            self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+            log.info("Training all layers from here on")
+        began = time.monotonic()
+        with self._profiler.profiling(self.step + 1) if call.is_profiled else contextlib.nullcontext():
+            metrics = self._extended_step() if call.is_extended else self._take_steps(call.count)
+        seconds = time.monotonic() - began
+        self.step += len(metrics)
+        if self._averaging_interval > 1:
+            metrics = self._gang.reduce(metrics * np.float32(self._share))
+        if call.is_representative:
+            stopping.reserve("a call of steps", seconds)
+        if not call.is_extended:
+            self._pace.update(len(metrics), seconds)
+        self._report(self._rows.add(metrics, seconds if call.is_representative else None))
+        self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
+
+    def _save_what_is_due(self, end: int, is_common: bool) -> None:
+        """Save the training if it is asked to stop or a resume point is due, once all workers have the same weights.
+
+        After the steps up to ``end``, a validation or a snapshot follows.
+        """
+        # The fastest worker takes as many steps at a time as the slowest one.
+        is_stopping, is_due, pace = self._gang.agree(
+            self._is_stopping(), self._checkpoints.is_due, -self._pace.steps
+        )
+        self._pace.steps = -int(pace)
+        if is_stopping and is_common:
+            self._save_and_stop()
+        if self.step < end and is_due and is_common:
+            self._save_to_resume()
 
     def _take_steps(self, count: int) -> Rows:
         rates = [self._learning_rate.at(step) for step in range(self.step, self.step + count)]
