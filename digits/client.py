@@ -36,8 +36,8 @@ from digits.data.loose_json import InvalidJson, load
 from digits.web.resources.compute import Target, Targets
 from digits.web.resources.datasets import CreatedDataset, Dataset
 from digits.web.resources.errors import Error, InvalidForm
-from digits.web.resources.evaluations import EvaluationResult, Evaluations, EvaluationState
-from digits.web.resources.exports import ExportResult, Exports, RequestedExport
+from digits.web.resources.evaluations import EvaluationResult, Evaluations
+from digits.web.resources.exports import ExportResult, Exports
 from digits.web.resources.jobs import BriefJob, JobOutput, JobRow, JobStatus
 from digits.web.resources.lists import DatasetRows, ListPage, ModelRows
 from digits.web.resources.models import CreatedModels, Curves, Model
@@ -237,7 +237,7 @@ class Client:
         Raises TimeoutError after ``timeout`` seconds; the evaluation continues.
         """
         path = f"/models/{model_id}/evaluation.json"
-        name = self._post(path, EvaluationState, split=split, **fields).tasks[-1].name
+        name = self._post(path, Evaluations, split=split, **fields).tasks[-1].name
         for evaluations in self._polled(lambda: self._get(path, Evaluations), timeout):
             if any(task.name == name for task in evaluations.tasks):
                 continue
@@ -256,7 +256,7 @@ class Client:
         export continues.
         """
         path = f"/models/{model_id}/export.json"
-        snapshot = self._post(path, RequestedExport, format=format, **fields).snapshot
+        snapshot = self._post(path, Exports, format=format, **fields).snapshot
         for exports in self._polled(lambda: self._get(path, Exports), timeout):
             if exports.state == "running":
                 continue

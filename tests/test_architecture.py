@@ -117,6 +117,7 @@ def test_no_view_module_imports_another() -> None:
         for path in (ROOT / "digits" / "web").rglob("*.py")
     }
     views = {name for name, tree in trees.items() if makes_blueprint(tree)}
+    views.remove("digits.web.jobs.activities")  # makes those of the declarations
     assert len(views) > 20
     for name in views:
         if not name.startswith("digits.web.digits6."):
@@ -125,7 +126,9 @@ def test_no_view_module_imports_another() -> None:
 
 def makes_blueprint(tree: ast.Module) -> bool:
     calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
-    return any(isinstance(function, ast.Name) and function.id == "Blueprint" for function in calls)
+    return any(
+        isinstance(function, ast.Name) and function.id in ("Blueprint", "Activity") for function in calls
+    )
 
 
 def imported(tree: ast.Module) -> set[str]:

@@ -19,11 +19,11 @@ from digits.kinds.forms import previews
 from digits.kinds.kind import MODULES, TEMPLATES
 from digits.kinds.text.characters import MAX_CHARACTERS
 from digits.runtime import request_batches as queue
+from digits.web.app import ACTIVITIES
 from digits.web.live import messages as live_messages
 from digits.web.models.form import SOLVERS
 from digits.web.security import bodies
 from digits.web.server import http
-from digits.web.services import background
 from digits.worker.compat.guaranteed import names_table
 from tools.network_api import network_api
 
@@ -108,7 +108,9 @@ def test_networks_in_the_documentation_are_python(block):
 def test_every_message_is_described():
     source = Path(live_messages.__file__).read_text()
     updates = set(re.findall(r'"update": "(\w+)"', source))
-    updates |= {update for _, update, _ in live_messages.TASK_UPDATES} | set(background.KINDS)
+    updates |= {update for _, update, _ in live_messages.TASK_UPDATES} | {
+        activity.name for activity in ACTIVITIES
+    }
     assert {"status", "metrics", "prediction"} < updates
     rows = "".join(line.split("|")[1] for line in text("live.md").splitlines() if line.startswith("| `"))
     assert [update for update in sorted(updates) if f"`{update}`" not in rows] == []
@@ -116,10 +118,11 @@ def test_every_message_is_described():
 
 def test_every_message_has_a_consumer():
     """A page that requests itself again and again may do so because nobody listens to the message."""
-    updates = set(background.KINDS)
-    scripts = "".join(path.read_text() for path in (ROOT / "static" / "js").glob("*.js"))
-    unused = [name for name in sorted(updates) if not re.search(rf"'{name}'|\b{name}\(message\)", scripts)]
-    assert unused == []
+    pages = {path.name: path.read_text() for path in (ROOT / "templates").glob("*.html")}
+    for activity in ACTIVITIES:
+        panel = pages[f"_{activity.path}.html"]
+        is_shared = panel.count("{% extends '_activity.html' %}") == 1
+        assert is_shared or f'data-activity="{activity.name}"' in "".join(pages.values()), activity.name
 
 
 def test_every_form_choice_is_described():

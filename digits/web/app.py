@@ -28,28 +28,33 @@ from digits.runtime.store import Store, StoreLost
 from digits.runtime.turns import next_turn
 from digits.web import template_filters
 from digits.web.compute import views as compute_views
-from digits.web.datasets import downloads, health, uploads, versions
+from digits.web.datasets import downloads, uploads, versions
 from digits.web.datasets import views as dataset_views
+from digits.web.datasets.health import health
 from digits.web.digits6 import batches, generic
-from digits.web.evaluations import comparison, embeddings, label_check, results
-from digits.web.evaluations import views as evaluation_views
+from digits.web.evaluations import comparison, results
+from digits.web.evaluations.embeddings import embeddings
+from digits.web.evaluations.evaluation import evaluation
+from digits.web.jobs import serializers
 from digits.web.jobs import views as job_views
+from digits.web.jobs.activities import Activity, add_activities
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
 from digits.web.models import (
     augmentation,
     check_views,
-    exports,
     form_views,
     pretrained,
     tensorboard,
 )
 from digits.web.models import views as model_views
+from digits.web.models.export import export
 from digits.web.offload import in_thread, in_turns
 from digits.web.pages import dataset as dataset_page
 from digits.web.pages import documentation, home, lists
 from digits.web.pages import model as model_page
-from digits.web.predictions import batch, epochs, inside, single
+from digits.web.predictions import epochs, inference, inside
+from digits.web.predictions.predictions import predictions
 from digits.web.records import explore, pending_edits
 from digits.web.records import views as record_views
 from digits.web.request_limits import LIMITS
@@ -74,6 +79,9 @@ log = logging.getLogger(__name__)
 
 # These endpoints compute little themselves. Monitors watch the first one; the others wait for a model.
 WITHOUT_TURN = frozenset({"home.health", *(f"serving.{name}" for name in serving_views.PREDICTING)})
+
+# The panels of a page are in this order.
+ACTIVITIES: tuple[Activity, ...] = (health, predictions, evaluation, embeddings, export)
 
 
 class _Answer(Response):
@@ -139,23 +147,17 @@ def create_app(
         versions,
         pending_edits,
         comparison,
-        evaluation_views,
-        embeddings,
-        exports,
-        health,
-        label_check,
         downloads,
         model_page,
         model_views,
         form_views,
         check_views,
         pretrained,
-        batch,
         serving_views,
         results,
         augmentation,
         compute_views,
-        single,
+        inference,
         inside,
         epochs,
         generic,
@@ -164,6 +166,7 @@ def create_app(
         uploads,
     ):
         app.register_blueprint(views.blueprint)
+    add_activities(app, ACTIVITIES)
     _add_page_tools(app, settings, services, auth)
     _add_error_pages(app, services, show_traceback=settings.debug)
     services.live.connect(app)
@@ -242,6 +245,7 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
     app.jinja_env.globals["cached_row"] = RowCache().render
     app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
     template_filters.add_filters(app)
+    app.add_template_filter(serializers.metric_words, "metric_words")
 
 
 def _add_error_pages(app: Flask, services: Services, *, show_traceback: bool) -> None:

@@ -6,21 +6,25 @@
 from __future__ import annotations
 
 import functools
+import math
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 import humanize
 from flask import Flask
 from markupsafe import Markup
 
+from digits.core.model_job import epoch_label
+from digits.core.splits import SPLIT_TITLES
 from digits.data.sources.plan import count_of
 from digits.kinds.views import format_number
 
 _UNITS = (("day", 86400, "d"), ("hour", 3600, "h"), ("minute", 60, "min"), ("second", 1, "s"))
 # Less than this is not worth counting.
 JUST_NOW_SECONDS = 10
+MAX_TICKS = 5
 
 
 def add_filters(app: Flask) -> None:
@@ -31,10 +35,14 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(humanize.naturalsize, "bytes")
     app.add_template_filter(humanize.intcomma, "count")
     app.add_template_filter(format_number, "number")
+    app.add_template_filter(epoch_label, "epoch")
     app.add_template_filter(count_of, "count_of")
     app.add_template_filter(sparkline, "sparkline")
+    app.add_template_filter(bins, "bins")
+    app.add_template_filter(ticks, "ticks")
     app.add_template_filter(isolate, "isolate")
     app.add_template_filter(isolate_quoted, "isolate_quoted")
+    app.jinja_env.globals["split_titles"] = SPLIT_TITLES
 
 
 def duration(seconds: float | None) -> str:
@@ -97,6 +105,24 @@ def line_of(numbers: tuple[float, ...]) -> tuple[str, str]:
     points = (f"{index * step:.1f} {26 - (number - low) * scale:.1f}" for index, number in enumerate(numbers))
     first, last = format_number(numbers[0]), format_number(numbers[-1])
     return f"M{'L'.join(points)}", f"Training loss so far: from {first} to {last}"
+
+
+def bins(counts: Sequence[int], edges: Sequence[float]) -> Iterator[tuple[str, str, int]]:
+    """Yield the ends of each bin of a histogram in words, those for the filter of Explore, and its count.
+
+    The first and the last bin also contain all that is beyond them.
+    """
+    for index, count in enumerate(counts):
+        low, high = edges[index], edges[index + 1]
+        limits = f"{low if index else ''}:{high if index < len(counts) - 1 else ''}"
+        yield f"{format_number(low)}–{format_number(high)}", limits, count
+
+
+def ticks(edges: Sequence[float]) -> list[tuple[float, str]]:
+    """Return the places, in percent of the axis, and the texts of at most `MAX_TICKS` edges at equal distances."""
+    last = len(edges) - 1
+    step = math.ceil(last / (MAX_TICKS - 1))
+    return [(100 * index / last, format_number(edges[index])) for index in range(0, last + 1, step)]
 
 
 def isolate(name: str) -> str:

@@ -1,12 +1,9 @@
 // The page of a dataset: counts and skipped images as they are found.
 
-import { toast } from './dialog.js';
 import { element, scrolling } from './element.js';
-import { postForm, request } from './http.js';
 import { startViewer } from './image_viewer.js';
 import { startJobPage } from './job_page.js';
 import { clipped } from './names.js';
-import { setProgress } from './progress.js';
 import { refreshParts } from './refresh.js';
 
 const SPLITS = [['train', 'Training'], ['val', 'Validation'], ['test', 'Test']];
@@ -21,7 +18,6 @@ document.addEventListener('task-update', ({ detail: message }) => {
   if (message.job_id !== job.id) return;
   if (message.update === 'counts') drawCounts(message.splits);
   if (message.update === 'skipped') showSkipped(message);
-  if (message.update === 'health') showHealth(message);
 });
 document.addEventListener('parts-refreshed', () => {
   drawKnownCounts();
@@ -88,41 +84,4 @@ function showSkipped({ count, last = [] }) {
   panel.querySelector('ul').replaceChildren(
     ...last.map(({ path, reason }) => element('li', 'break', element('code', '', element('bdi', { dir: 'ltr' }, path)), ` ${reason}`)),
   );
-}
-
-document.getElementById('health').addEventListener('click', async ({ target }) => {
-  if (!target.closest('#check-health')) return;
-  try {
-    await request(`${job.url}/health`, { method: 'POST' });
-    await showStart();
-  } catch (error) {
-    toast(error.message, 'danger');
-  }
-});
-
-document.getElementById('health').addEventListener('submit', async (event) => {
-  event.preventDefault();
-  try {
-    await postForm(`${job.url}/label-check`, new FormData(event.target));
-    await showStart();
-  } catch (error) {
-    toast(error.message, 'danger');
-  }
-});
-
-/** Shows a check that has started, and moves the focus from the button, which disappears, to its state. */
-async function showStart() {
-  await refreshParts();
-  document.getElementById('health-status').focus({ preventScroll: true });
-}
-
-/** Shows the progress of the health check; the server renders its start and its result. */
-function showHealth(message) {
-  const meter = document.querySelector('#health [data-meter]');
-  if (message.state !== 'running' || !meter) {
-    refreshParts();
-    return;
-  }
-  setProgress(meter, message.percentage, message.eta_seconds);
-  document.getElementById('health-doing').textContent = message.doing;
 }

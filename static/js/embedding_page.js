@@ -1,14 +1,12 @@
 // The page of an embedding map: a scatter plot to zoom and move, and the neighbors of a point.
 
+import './activities.js';
 import { toast } from './dialog.js';
 import { element } from './element.js';
-import { getJson, postForm } from './http.js';
+import { getJson } from './http.js';
 import { startViewer } from './image_viewer.js';
-import { join } from './live.js';
 import { morph } from './morph.js';
-import { refreshParts } from './refresh.js';
 import { fragment, swapping } from './swap.js';
-import { followTask } from './task_panel.js';
 
 const MARGIN = 0.05;
 const MAX_ZOOM = 200;
@@ -24,46 +22,29 @@ const GOLDEN_ANGLE = 222.49;
 const MAX_LEGEND = 100;
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-const status = document.getElementById('map-status');
 const panel = document.getElementById('map');
-const shown = status.dataset.shown;
+const computation = document.getElementById('embeddings');
+const { shown, state: firstState } = computation.dataset;
 document.getElementById('map-choice')?.addEventListener('change', (event) => event.currentTarget.requestSubmit());
-
-document.getElementById('new-map').addEventListener('submit', async (event) => {
-  event.preventDefault();
-  try {
-    const { name } = await postForm(event.target.action, new FormData(event.target));
-    wanted = name;
-    isFollowed = true;
-    await follow();
-    status.focus({ preventScroll: true });
-  } catch (error) {
-    toast(error.message, 'danger');
-  }
-});
 
 // The name of the map that was started here.
 let wanted = '';
-let isFollowed = status.dataset.state === 'running';
-const show = followTask('map', follow);
+let isFollowed = firstState === 'running';
+document.addEventListener('activity-started', ({ detail }) => {
+  wanted = detail.name ?? '';
+  isFollowed = true;
+});
 
-/** Refreshes the status. At the end of a computation, shows the map `wanted`, or the one of this page. */
-async function follow() {
-  await refreshParts();
-  const { state, shown: latest } = status.dataset;
+// At the end of a computation, show the map `wanted`, or the one of this page.
+document.addEventListener('parts-refreshed', () => {
+  const { state, shown: latest } = computation.dataset;
   isFollowed ||= state === 'running';
   // The map by PCA of a first computation is shown while t-SNE runs.
   if (!isFollowed || state === 'failed' || (state === 'running' && (shown || !latest))) return;
   isFollowed = false;
   if (wanted) location.assign(`${location.pathname}?name=${encodeURIComponent(wanted)}`);
   else if (latest !== shown) location.reload();
-}
-
-document.addEventListener('task-update', ({ detail: message }) => {
-  if (message.update === 'embedding' && message.job_id === status.dataset.job) show(message);
 });
-document.addEventListener('live-joined', ({ detail }) => detail.missed && follow());
-join(status.dataset.job);
 if (panel) start();
 
 /** A map of points; `x` and `y` are coordinates of the current method, from 0 to 1. */

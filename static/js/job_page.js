@@ -1,5 +1,6 @@
 // Shared by the pages of all jobs: live status and progress, name and group, notes, warnings, output.
 
+import './activities.js';
 import { suggestGroups } from './group_suggestions.js';
 import { formData, request } from './http.js';
 import { join } from './live.js';
@@ -16,7 +17,6 @@ export function startJobPage() {
   document.addEventListener('job-update', ({ detail }) => detail.job_id === job.id && JOB_UPDATES[detail.update]?.(detail));
   document.addEventListener('task-update', ({ detail }) => detail.job_id === job.id && TASK_UPDATES[detail.update]?.(detail));
   document.addEventListener('page-gone', showDeleted);
-  document.addEventListener('live-joined', ({ detail }) => detail.missed && refreshParts());
   startEditing(job);
   startNotes(job);
   startLogTail(document.getElementById('log-panel'));

@@ -18,7 +18,6 @@ import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
 import { startSectionMenu } from './section_menu.js';
 import { startSmoothing } from './smoothing.js';
-import { startTaskPanel } from './task_panel.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
@@ -139,8 +138,6 @@ const receive = {
   input_prepared: () => refreshParts(),
   weights_loaded: () => refreshParts(),
   usage: (message) => showUsage(document.getElementById('usage'), message.data),
-  evaluation: startTaskPanel('evaluation'),
-  export: startTaskPanel('export'),
   built(message) {
     document.getElementById('network-size').textContent = `${message.parameters.toLocaleString('en')} parameters`;
     refreshParts();

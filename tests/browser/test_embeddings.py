@@ -26,7 +26,7 @@ def test_a_map_is_explored_with_mouse_and_keyboard(
     canvas = page.get_by_role("application")
     expect(canvas).to_be_visible(timeout=60_000)
     expect(page.get_by_role("radio", name="t-SNE")).to_be_checked(timeout=60_000)
-    expect(page.locator("#map-status .progress")).to_have_count(0, timeout=60_000)
+    expect(page.locator("#embeddings .progress")).to_have_count(0, timeout=60_000)
     page.wait_for_load_state()
     legend = page.locator("#map-legend")
     expect(legend.get_by_role("checkbox")).to_have_count(3)

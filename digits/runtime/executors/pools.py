@@ -40,6 +40,7 @@ POOLS: dict[str, Pool] = {
     "embedding": Pool(runs_on_cluster=True),
     "health": Pool(runs_on_cluster=True),
     "export": Pool(runs_on_cluster=True),
+    "activity": Pool(runs_on_cluster=True),
     # People wait for these: a cluster would take longer to start them than they take to run.
     "prediction": Pool(),
     "short": Pool(lambda cores: max(2, cores // 4)),

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import gevent
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Blueprint, Response, jsonify, url_for
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
+from digits.data.models import predictions as files
 from digits.data.models.predictions import BatchPrediction
 from digits.web.jobs.access import requested_job
-from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
-from digits.web.predictions.batch import (
-    inputs_of_kind,
-    names_of,
-)
-from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, results_of, start
+from digits.web.predictions.predictions import inputs_of_kind, names_of, predictions
+from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, prepare, results_of
 from digits.web.request_limits import limited
 from digits.web.resources.predictions import ClassifiedImages, TopImages
 from digits.web.responses.representation import returns
-from digits.web.services import require_tensorflow, services
+from digits.web.services import require_tensorflow
 
 blueprint = Blueprint("batches", __name__)
 
@@ -68,14 +65,16 @@ def _classes_of(job: ModelJob) -> list[str]:
 def run_to_completion(
     find: FindSource | None = None, *, keeps_values: bool = False
 ) -> tuple[ModelJob, BatchPrediction, Results]:
-    """Run a batch prediction as `start` does, and return its results when it has finished."""
+    """Run a batch prediction, and return its results when it has finished."""
     require_tensorflow()
     job = requested_job(ModelJob)
-    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find or inputs_of_kind(job), keeps_values=keeps_values)
-    while services().background["prediction"].task(job.id, about.id):
+    recipe = prepare(job, find or inputs_of_kind(job), keeps_values=keeps_values)
+    key, tasks = predictions.key(recipe), predictions.tasks
+    about = in_thread(files.load, job.folder, key)
+    tasks.start(job, recipe, key)
+    while tasks.task(job.id, key):
         gevent.sleep(POLL_SECONDS)
-    failure = services().background["prediction"].failure(job.id, about.id)
+    failure = tasks.failure(job.id, key)
     if failure:
         raise BadRequest(failure.message, failure.hint)
     results = results_of(job, about)

@@ -27,8 +27,8 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.models import form_views as model_form_views
 from digits.web.offload import in_thread
+from digits.web.predictions import inference as inference_views
 from digits.web.predictions import record_inputs
-from digits.web.predictions import single as inference_views
 from digits.web.predictions.runs import FindSource
 from digits.web.predictions.view_choice import requested_view
 from digits.web.resources.datasets import CreatedDataset

@@ -21,11 +21,16 @@ from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations import compared_models
-from digits.web.evaluations.choices import check_fits, requested_records
-from digits.web.evaluations.panel import dataset_of, title_of
+from digits.web.evaluations.choices import (
+    check_fits,
+    dataset_of,
+    evaluation_recipe,
+    requested_records,
+    title_of,
+)
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
-from digits.web.models.snapshots import snapshot_of
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
@@ -40,7 +45,6 @@ from digits.web.resources.evaluations import (
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import returns
 from digits.web.services import require_tensorflow, services
-from digits.web.services.background_recipes import evaluation_recipe
 
 blueprint = Blueprint("comparison", __name__)
 

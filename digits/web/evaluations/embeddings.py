@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flask import Blueprint, Response, jsonify, request, url_for
-from werkzeug.wrappers import Response as AnyResponse
+from flask import request, url_for
 
-from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.core.recipe import MAX_LAYER_NAME, MapEmbeddings
-from digits.core.snapshot_list import Snapshot
-from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.data.manifest import Manifest
 from digits.data.models import embedding_map as maps
 from digits.data.models.embedding_map import EmbeddingMap
@@ -22,59 +22,52 @@ from digits.kinds import default_kind
 from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
-from digits.web.evaluations.choices import requested_records
-from digits.web.evaluations.panel import dataset_of, other_datasets, title_of
+from digits.web.evaluations.choices import (
+    dataset_of,
+    offered_splits,
+    other_datasets,
+    records_title,
+    requested_records,
+    split_fields,
+    title_of,
+)
 from digits.web.jobs import serializers
-from digits.web.jobs.access import check_owner
+from digits.web.jobs.activities import Activity
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import serializers as model_serializers
-from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.request_limits import limited
 from digits.web.resources.encoding import describe
-from digits.web.resources.evaluations import MapResult, Maps, MapState, Neighbor
+from digits.web.resources.evaluations import MapResult, Maps, Neighbor
 from digits.web.resources.records import GalleryItem
-from digits.web.resources.tasks import TaskProgress
 from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, returns, twin
-from digits.web.services import require_tensorflow, services
-from digits.web.services.background import state_of
-from digits.web.services.background_recipes import split_fields
-
-blueprint = Blueprint("embeddings", __name__)
+from digits.web.services import services
 
 NEIGHBORS = 12
 METHOD_TITLES = {"tsne": "t-SNE", "pca": "PCA"}
 
 
-@twin(blueprint, "/models/<job_id>/embeddings", MapState)
-def start(job_id: str) -> AnyResponse:
+@dataclass(frozen=True)
+class Choices:
+    """The records that the form offers: other ``datasets`` like that of the model, and the ``splits``."""
+
+    datasets: list[DatasetJob]
+    splits: Sequence[str]
+
+
+def _recipe(job: ModelJob) -> MapEmbeddings:
     """Map the activations of a ``layer``, by default the last one before the output, for up to ``records`` records.
 
     ``snapshot_epoch``, ``dataset`` and ``split`` are those of evaluations.
     """
-    require_tensorflow()
-    job = services().store.get(job_id, ModelJob)
-    check_owner(job)
     if services().scheduler.task_state(job, job.tasks[0]).latent:
         raise BadRequest(
             f"“{job.name}” generates images from random vectors, so there are no activations of records."
         )
     dataset, split = requested_records(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch"))
-    recipe = _recipe(job, snapshot, dataset, split)
-    if services().background["embedding"].state(job.id):
-        raise NotReady(
-            f"A map of “{job.name}” is being computed.", "Try again when the computation has finished."
-        )
-    services().background["embedding"].start(job, recipe)
-    state = describe(MapState, _state(job), name=recipe.name)
-    return respond(state, created=url_for("embeddings.show", job_id=job.id), status=202)
-
-
-def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split) -> MapEmbeddings:
-    """Return the recipe for the ``layer`` and the ``records`` of the request; raises BadRequest."""
     layer = request.form.get("layer", "").strip()
     if len(layer) > MAX_LAYER_NAME:
         raise BadRequest(f"The network has no layer called “{layer[:80]}…”.")
@@ -87,49 +80,80 @@ def _recipe(job: ModelJob, snapshot: Snapshot, dataset: DatasetJob, split: Split
     )
 
 
-@blueprint.get("/models/<job_id>/embeddings.json")
-@returns(Maps)
-def show_json(job_id: str) -> Response:
-    """Return the state of the current computation and all maps.
+def _choices(job: ModelJob) -> Choices:
+    own = serializers.manifest_of(job)
 
-    With a ``name``, also the ``points`` of that map; with a ``record``, its nearest ``neighbors``.
-    """
-    job = services().store.get(job_id, ModelJob)
+    def is_alike(dataset: DatasetJob) -> bool:
+        other = dataset.manifest()
+        return own is not None and other is not None and _form_of(own) == _form_of(other)
+
+    datasets = [dataset for dataset, reason in other_datasets(job) if not reason and is_alike(dataset)]
+    return Choices(datasets, offered_splits(job, bool(datasets)))
+
+
+def _form_of(manifest: Manifest) -> tuple[Any, ...]:
+    return manifest.shape, manifest.dtype, manifest.target.names, manifest.target.feature
+
+
+def _result(job: ModelJob) -> dict[str, Any]:
     results = in_thread(maps.load_all, job.folder)
-    finished = [describe(MapResult, item, partial=item.is_partial) for item in results]
-    body = describe(Maps, _state(job), maps=finished)
-    name = request.args.get("name", "")
-    if name:
-        result = _find(results, name)
-        body.points = in_thread(_load_points, job, result)
+    return {"maps": [describe(MapResult, item, partial=item.is_partial) for item in results]}
+
+
+def _detail(job: ModelJob, state: Maps) -> Maps:
+    """Add the ``points`` of the map with the ``name``, and the nearest ``neighbors`` of a ``record``."""
+    if name := request.args.get("name", ""):
+        result = _find(state.maps, name)
+        state.points = in_thread(_load_points, job, result)
         if (record := _asked_record()) is not None:
-            body.neighbors = in_thread(_load_neighbors, job, result, record)
-    return jsonify(body)
+            state.neighbors = in_thread(_load_neighbors, job, result, record)
+    return state
+
+
+embeddings = Activity(
+    name="embedding",
+    path="embeddings",
+    noun="embedding map",
+    title="New map",
+    job_type=ModelJob,
+    task_folder="map-embeddings",
+    pool="embedding",
+    results=maps.FOLDER,
+    recipe=_recipe,
+    key=lambda recipe: recipe.name,
+    task_title=lambda job, recipe: records_title(job, recipe.epoch, recipe.split, Path(recipe.dataset).name),
+    resource=Maps,
+    result=_result,
+    detail=_detail,
+    started=lambda job, recipe: {"name": recipe.name},
+    choices=_choices,
+    page=lambda job, recipe: url_for("embeddings.show", job_id=job.id),
+    # A running one does not read the new data of its projector.
+    ended=lambda site, job: site.tensorboards.stop(job.id),
+)
+blueprint = embeddings.blueprint
 
 
 @blueprint.get("/models/<job_id>/embeddings")
 def show(job_id: str) -> str:
     """Show the map with the ``name``, by default that of the latest epoch, and the neighbors of a ``record``."""
     job = services().store.get(job_id, ModelJob)
-    results = in_thread(maps.load_all, job.folder)
-    name = request.args.get("name", "")
+    panel = embeddings.panel(job)
+    results, name = panel.state.maps, request.args.get("name", "")
     result = _find(results, name) if name or results else None
-    own = serializers.manifest_of(job)
-    others = other_datasets(own, job.dataset_id) if own else []
-    offered = (own.splits if own else ()) if not job.is_imported else SPLITS if others else ()
     shown_of = services().store.find(result.dataset_id) if result else None
     kind = shown_of.data_kind if isinstance(shown_of, DatasetJob) else serializers.data_kind(job)
     views = views_of(kind or default_kind())
     return render_in_turns(
         "embeddings.html",
         job=serializers.row(job),
-        model=model_serializers.model_page(job),
+        training=services().scheduler.task_state(job, job.tasks[0]),
+        snapshots=model_serializers.snapshots(job),
+        tensorboard_url=services().tensorboard_url(job.id),
         views=views,
-        state=_state(job),
+        panel=panel,
         results=[(item.name, _title(item, job)) for item in results],
         result=result,
-        datasets=others,
-        splits=[(split, SPLIT_TITLES[split]) for split in offered],
         **(_shown(job, result, views) if result else {}),
     )
 
@@ -172,10 +196,6 @@ def _load_items(
         return []
 
 
-def _state(job: ModelJob) -> TaskProgress:
-    return state_of(services().background["embedding"], job.id, (job.folder / maps.FOLDER).is_dir())
-
-
 def _title(result: EmbeddingMap, job: ModelJob) -> str:
     return f"{title_of(result, job)}, layer {result.layer}"
 
@@ -184,7 +204,7 @@ def _asked_record() -> int | None:
     return whole(request.args, "record", None, 0)
 
 
-def _find(results: list[EmbeddingMap], name: str) -> EmbeddingMap:
+def _find(results: list[MapResult], name: str) -> MapResult:
     match = next((item for item in results if not name or item.name == name), None)
     if match is None:
         raise NotFound("This embedding map does not exist.", "Compute it on the page of embedding maps.")

@@ -10,7 +10,7 @@ from typing import Any
 from flask import url_for
 
 from digits.core.metrics.series import Series
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob
 from digits.core.snapshot_list import Snapshot
 from digits.core.splits import SPLIT_TITLES
 from digits.core.status import Status
@@ -22,18 +22,17 @@ from digits.kinds.advice.verdict import Action, ClassScore, Outcome, Verdict, ju
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
 from digits.kinds.views import Views
-from digits.web.evaluations import charts
-from digits.web.evaluations.panel import records_url
-from digits.web.evaluations.parts import interval_words, load_matrix, load_points, shown_matrix, worst_records
+from digits.web.evaluations.choices import records_url
+from digits.web.evaluations.parts import interval_words, load_matrix, load_points, worst_records
 from digits.web.jobs import serializers
 from digits.web.models import continuing
 from digits.web.models.network_settings import recommended
 from digits.web.offload import in_thread
+from digits.web.records.confusion import Confusion, confusion
 from digits.web.records.images import shown_size
 from digits.web.services import services
 
 MISTAKES = 6
-MAX_OTHERS = 2
 # Larger ones are only on the page of the evaluation.
 MAX_CLASSES = 12
 MAX_DRAWN_RECORDS = 100_000
@@ -56,6 +55,16 @@ class Result:
     snapshot: Snapshot
     split: str
     evaluation: Evaluation | None
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What to do about a result: a ``url``, or a ``dialog`` of the page, a ``hint``, and another ``label``."""
+
+    url: str = ""
+    hint: str = ""
+    label: str = ""
+    dialog: str = ""
 
 
 def result_of(job: ModelJob) -> Result | None:
@@ -107,32 +116,47 @@ def words_of(result: Result, views: Views[Any]) -> str:
     return " ".join(f"{words.rstrip('.')}." for words in (verdict.title, metric, verdict.reason) if words)
 
 
-def panel(job: ModelJob) -> dict[str, Any] | None:
+@dataclass(frozen=True)
+class Panel:
+    """What the page shows of a ``result`` of the training of a model, and the ``remedy`` of its problem.
+
+    ``scores`` are the lowest ones of classes, ``review`` is the URL of the evaluated records, and ``worst`` are the
+    mistakes with the largest errors. ``matrix`` and ``points`` are left out if they are too large.
+    """
+
+    result: Result
+    remedy: Remedy
+    names: Sequence[str] = ()
+    scores: Sequence[tuple[float, str]] = ()
+    review: str = ""
+    worst: Sequence[dict[str, Any]] = ()
+    matrix: Confusion | None = None
+    points: Sequence[Sequence[tuple[float, float]]] = ()
+    size: tuple[int, int] = (1, 1)
+
+
+def panel(job: ModelJob) -> Panel | None:
     """Return what the page shows of the result of a model; None if there is none."""
     result = result_of(job)
     if result is None:
         return None
-    data, manifest = result.data, result.manifest
-    outcome, evaluated, views = result.outcome, result.evaluation, serializers.job_views(job)
-    interval = evaluated.intervals.get(outcome.metric.name) if evaluated else None
-    review = records_url(job, evaluated, data.data_kind, data.id) if evaluated else ""
-    return {
-        "verdict": result.verdict,
-        "title": outcome.metric.title,
-        "value": outcome.metric.format(outcome.value),
-        "interval": interval_words(evaluated, outcome.metric.name, views) if evaluated else "",
-        "method": interval.method if interval else "",
-        "records": count_of(outcome.records, f"{SPLIT_TITLES[result.split].lower()} {views.record}"),
-        "others": _other_values(result, views),
-        "action": _action(job, data, result.verdict.action, review),
-        "classes": _classes(evaluated, manifest, views),
-        "class_word": _WORDS[views.class_score],
-        **(in_thread(_drawings, job, evaluated, manifest, review, views.record) if evaluated else {}),
-        "worst": worst_records(job, evaluated, data, manifest, MISTAKES) if evaluated else [],
-        "size": shown_size(data, manifest),
-        "evaluation_url": url_for("evaluation.show", job_id=job.id, name=evaluated.name) if evaluated else "",
-        "review_url": f"{review}&wrong=1" if evaluated and evaluated.details.get("calibration") else review,
-    }
+    data, manifest, evaluated = result.data, result.manifest, result.evaluation
+    if evaluated is None:
+        return Panel(result, _remedy(job, data, result.verdict.action, ""))
+    review = records_url(job, evaluated, data.data_kind, data.id)
+    names = evaluated.names(manifest.target.names)
+    matrix, points = in_thread(_drawings, job, evaluated, manifest, names, review)
+    return Panel(
+        result,
+        _remedy(job, data, result.verdict.action, review),
+        names,
+        _scores(evaluated, manifest, serializers.job_views(job))[:MAX_CLASSES],
+        review,
+        worst_records(job, evaluated, data, manifest, MISTAKES),
+        matrix,
+        points,
+        shown_size(data, manifest),
+    )
 
 
 def _evaluation(job: ModelJob, snapshot: Snapshot, manifest: Manifest) -> Evaluation | None:
@@ -156,92 +180,56 @@ def _end(values: Sequence[float]) -> float | None:
     return sum(last) / len(last) if last else None
 
 
-def _scores(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]) -> list[tuple[str, float]]:
-    """Return the names and scores of the classes that occur."""
+def _scores(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]) -> list[tuple[float, str]]:
+    """Return the scores and names of the classes that occur, the lowest score first."""
     if evaluated is None:
         return []
     names = evaluated.names(manifest.target.names)
-    return [
-        (name, item[views.class_score])
+    scores = [
+        (item[views.class_score], name)
         for name, item in zip(names, evaluated.details.get("classes", []), strict=False)
         if item.get("support") and item.get(views.class_score) is not None
     ]
+    return sorted(scores, key=lambda item: item[0])
 
 
 def _weakest(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]) -> ClassScore | None:
     scores = _scores(evaluated, manifest, views)
     if len(scores) < 2:
         return None
-    name, score = min(scores, key=lambda item: item[1])
-    mean = sum(score for _, score in scores) / len(scores)
-    return ClassScore(name, score, mean, _WORDS[views.class_score])
-
-
-def _classes(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]) -> list[dict[str, Any]]:
-    """Return the classes with the lowest scores, for bars."""
-    scores = sorted(_scores(evaluated, manifest, views), key=lambda item: item[1])
-    return [
-        {"name": name, "percent": round(100 * score, 1), "words": f"{100 * score:.1f}%"}
-        for name, score in scores[:MAX_CLASSES]
-    ]
+    score, name = scores[0]
+    return ClassScore(name, score, sum(item[0] for item in scores) / len(scores), _WORDS[views.class_score])
 
 
 def _drawings(
-    job: ModelJob, evaluated: Evaluation, manifest: Manifest, review: str, record: str
-) -> dict[str, Any]:
-    """Return the ``matrix`` of a classifier or the ``plot`` of a number if it is not too large; reads files."""
-    names = evaluated.names(manifest.target.names)
+    job: ModelJob, evaluated: Evaluation, manifest: Manifest, names: Sequence[str], review: str
+) -> tuple[Confusion | None, list[list[tuple[float, float]]]]:
+    """Return the matrix of a classifier and the points of numbers, unless they are too large; reads files."""
     if len(names) > MAX_CLASSES or evaluated.records > MAX_DRAWN_RECORDS:
-        return {}
-    if points := load_points(job, evaluated, manifest):
-        return {"plot": charts.scatters(points[:1], names[:1], record)[0]}
+        return None, []
     matrix = load_matrix(job, evaluated)
-    return {} if matrix is None else {"matrix": shown_matrix(matrix, names, {}, review)}
+    return None if matrix is None else confusion(matrix, names, explore=review), load_points(
+        job, evaluated, manifest
+    )
 
 
-def _other_values(result: Result, views: Views[Any]) -> list[tuple[str, str]]:
-    """Return the metric on other records, other metrics on the same ones, and the epoch."""
-    outcome, metrics = result.outcome, result.evaluation.metrics if result.evaluation else {}
-    values = {"Training": outcome.trained}
-    if result.split != "val":
-        values["Validation"] = result.snapshot.metrics.get(outcome.metric.name)
-    others = [item for item in views.metrics if item is not outcome.metric and item.name in metrics]
-    return [
-        *((title, outcome.metric.format(value)) for title, value in values.items() if value is not None),
-        *((item.title, item.format(metrics[item.name])) for item in others[:MAX_OTHERS]),
-        ("Epoch", epoch_label(result.snapshot.epoch)),
-    ]
-
-
-def _action(job: ModelJob, data: DatasetJob, action: Action, review: str) -> dict[str, str]:
-    """Return the ``url`` of an action, or the ``dialog`` that it opens, a ``hint``, and perhaps another ``label``."""
-    kind = serializers.kind_of(job)
+def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Remedy:
+    clone, kind = url_for("jobs.clone", job_id=job.id), serializers.kind_of(job)
     if action == "use":
-        return {"url": "#classify-panel", "hint": ""}
+        return Remedy("#classify-panel")
     if action == "fix_labels":
-        return {"url": f"{review}&wrong=1", "hint": "The most certain ones come first."}
+        return Remedy(f"{review}&wrong=1", "The most certain ones come first.")
     if action == "train_longer":
         if continuing.can_continue(job):
-            return {"dialog": "continue-dialog", "hint": ""}
-        return {"url": url_for("jobs.clone", job_id=job.id), "hint": "Clone it with more epochs."}
+            return Remedy(dialog="continue-dialog")
+        return Remedy(clone, "Clone it with more epochs.")
     if action == "more_images":
-        return {
-            "url": url_for("datasets.new", kind=data.data_kind, clone=data.id),
-            "hint": f"Add them where those of “{data.name}” are, then create the dataset again.",
-        }
+        hint = f"Add them where those of “{data.name}” are, then create the dataset again."
+        return Remedy(url_for("datasets.new", kind=data.data_kind, clone=data.id), hint)
     if action == "fix_network":
-        return {
-            "url": url_for("jobs.clone", job_id=job.id),
-            "hint": "Clone it, edit its text, and check it before the training.",
-        }
-    return {"url": url_for("model_form.new", kind=kind, dataset=data.id), **_recommended(job, data)}
-
-
-def _recommended(job: ModelJob, data: DatasetJob) -> dict[str, str]:
-    """Return why the form recommends another network, or a ``label`` if it recommends other settings of this one."""
+        return Remedy(clone, "Clone it, edit its text, and check it before the training.")
+    url = url_for("model_form.new", kind=kind, dataset=data.id)
     recommendation, used = recommended(data), of_model(job)
-    if recommendation is None:
-        return {"hint": ""}
-    if used is None or used.id != recommendation.network:
-        return {"hint": recommendation.reason}
-    return {"label": "Train with the recommended settings", "hint": ""}
+    if recommendation and used and used.id == recommendation.network:
+        return Remedy(url, label="Train with the recommended settings")
+    return Remedy(url, recommendation.reason if recommendation else "")

@@ -14,7 +14,6 @@ from digits.data.manifest import Manifest
 from digits.data.models import evaluation as evaluations
 from digits.data.models.evaluation import Evaluation
 from digits.data.records.search import Place
-from digits.data.sources.plan import count_of
 from digits.kinds.forms.request_fields import nearest
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
@@ -23,38 +22,15 @@ from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages
 from digits.web.resources.records import GalleryItem
 
-# More classes do not fit on a page: the most confused ones are shown.
-MAX_MATRIX = 40
 MAX_POINTS = 2000
-MAX_LACKING = 8
 # The row of false detections and the column of missed objects in a confusion matrix.
 NO_OBJECT = "No object"
-
-
-def metric_rows(result: Evaluation, views: Views[Any]) -> list[tuple[str, str, str]]:
-    """Return the title, the value and the interval of each metric, without those of single classes."""
-    return [
-        (views.metric(name).title, views.metric(name).format(value), interval_words(result, name, views))
-        for name, value in result.metrics.items()
-        if "/" not in name
-    ]
 
 
 def interval_words(result: Evaluation, name: str, views: Views[Any]) -> str:
     """Return the interval of a metric, such as ``91.0% to 96.2%``; "" if there is none."""
     interval = result.intervals.get(name)
     return " to ".join(map(views.metric(name).format, (interval.low, interval.high))) if interval else ""
-
-
-def excluded_words(result: Evaluation, views: Views[Any]) -> str:
-    """Describe the classes of the dataset that the model lacks; "" if there are none."""
-    if not result.lacking:
-        return ""
-    more = len(result.lacking) - MAX_LACKING
-    names = ", ".join(result.lacking[:MAX_LACKING]) + (f" and {more} more" if more > 0 else "")
-    if not result.excluded:
-        return f"The model does not have these names of the dataset, which are ignored: {names}."
-    return f"Not counted: {count_of(result.excluded, views.record)} of {views.groups} that the model lacks ({names})."
 
 
 def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
@@ -103,68 +79,6 @@ def shown_detections(details: Mapping[str, Any], threshold: int) -> dict[str, An
                 "recall": int(hits[number]) / int(true[number]) if true[number] else None,
             }
             for number, item in enumerate(details["classes"])
-        ],
-    }
-
-
-def shown_matrix(
-    matrix: NDArray[np.int64],
-    names: list[str],
-    options: dict[str, str],
-    explore: str,
-    limit: int = MAX_MATRIX,
-) -> dict[str, Any]:
-    """Return the rows of the confusion matrix, at most ``limit``, with links to the images of each cell.
-
-    ``explore`` is the URL of all images, "" for no links.
-    """
-
-    def url(true: int, predicted: int) -> str:
-        return f"{explore}&label={true}&predicted={predicted}" if explore else ""
-
-    wrong = matrix.copy()
-    np.fill_diagonal(wrong, 0)
-    confused = np.argsort(-(wrong.sum(axis=0) + wrong.sum(axis=1)), kind="stable")
-    classes = confused[:limit] if len(names) > limit else np.arange(len(names))
-    if options.get("order") != "errors":
-        classes = np.sort(classes)
-    else:
-        classes = confused[: len(classes)]
-    in_percent = options.get("unit") == "percent"
-    totals = matrix.sum(axis=1)
-    rows = []
-    for true in classes.tolist():
-        total = int(totals[true])
-        cells = []
-        for predicted in classes.tolist():
-            count = int(matrix[true, predicted])
-            share = count / total if total else 0.0
-            cells.append(
-                {
-                    "count": count,
-                    "text": (f"{100 * share:.0f}" if in_percent else f"{count:,}") if count else "",
-                    "share": round(share, 3),
-                    "is_right": true == predicted,
-                    "predicted": names[predicted],
-                    "url": url(true, predicted) if count else "",
-                }
-            )
-        rows.append({"name": names[true], "cells": cells, "total": total})
-    pairs = np.argsort(-wrong.ravel(), kind="stable")[:10]
-    return {
-        "columns": [names[place] for place in classes.tolist()],
-        "rows": rows,
-        "hidden": len(names) - len(classes),
-        "in_percent": in_percent,
-        "confused": [
-            {
-                "true": names[pair // len(names)],
-                "predicted": names[pair % len(names)],
-                "count": int(wrong.flat[pair]),
-                "url": url(pair // len(names), pair % len(names)),
-            }
-            for pair in pairs.tolist()
-            if wrong.flat[pair]
         ],
     }
 

@@ -8,15 +8,14 @@ from flask import Blueprint, Response, jsonify, request, url_for
 
 from digits.core import snapshot_list
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.core.splits import SPLITS
 from digits.data.models import evaluation as evaluations
 from digits.data.models.comparison import pareto_front
 from digits.data.models.evaluation import Evaluation
 from digits.kinds import Kind
 from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import format_number, views_of
-from digits.web.evaluations.charts import SIDE
+from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
 from digits.web.resources.evaluations import DatasetResults, ModelResult, ProductionName
@@ -38,11 +37,10 @@ def show(job_id: str) -> str:
     first = _first_direction(sort, dataset.data_kind)
     is_descending = choice(request.args, "direction", first, ("asc", "desc")) == "desc"
     _sort(rows, sort, is_descending=is_descending)
-    views = views_of(dataset.data_kind)
     return render_in_turns(
         "results.html",
         job=serializers.row(dataset),
-        views=views,
+        views=views_of(dataset.data_kind),
         rows=rows,
         metrics=metrics,
         heads={
@@ -60,11 +58,8 @@ def show(job_id: str) -> str:
             }
             for name in (*metrics, *OTHER_COLUMNS)
         },
-        format=lambda name, value: views.metric(name).format(value),
-        titles={name: views.metric(name).title for name in metrics},
-        title=views.metric(main).title if main else "",
-        plot=_plot(rows, main),
-        splits=[(name, SPLIT_TITLES[name]) for name in SPLITS],
+        main=main,
+        measured=_measured(rows, main),
         split=split,
     )
 
@@ -172,30 +167,3 @@ def _value(row: ModelResult, column: str) -> Any:
 
 def _first_direction(column: str, kind: Kind) -> str:
     return "asc" if column in OTHER_COLUMNS or kind.lower_is_better(column) else "desc"
-
-
-def _plot(rows: list[ModelResult], metric: str) -> dict[str, Any] | None:
-    """Return the points of the metric over the latency; None if fewer than two models have both."""
-    measured = _measured(rows, metric)
-    if len(measured) < 2:
-        return None
-    slowest = max(milliseconds for _, _, milliseconds in measured) or 1.0
-    values = [value for _, value, _ in measured]
-    low, high = min(values), max(values)
-    span = (high - low) or 1.0
-    margin = 0.1  # of the height, above and below
-    return {
-        "slowest": f"{format_number(slowest)} ms",
-        "low": low,
-        "high": high,
-        "points": [
-            {
-                "x": round(0.95 * SIDE * milliseconds / slowest, 1),
-                "y": round(SIDE * (1 - margin - (1 - 2 * margin) * (value - low) / span), 1),
-                "name": row.name,
-                "url": row.url,
-                "is_on_front": row.is_on_front,
-            }
-            for row, value, milliseconds in measured
-        ],
-    }

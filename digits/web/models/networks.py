@@ -16,11 +16,11 @@ from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, every_network, network, networks
 from digits.kinds.views import views_of
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS, ModelForm
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import server_resources
-from digits.web.models.snapshots import snapshot_of
 from digits.web.services import services
 
 

@@ -30,10 +30,10 @@ from digits.kinds.forms.fields import (
     select,
 )
 from digits.web.jobs.access import check_owner, find_job
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
-from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.resources.models import Model
 from digits.web.responses.negotiation import wants_json

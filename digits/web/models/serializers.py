@@ -9,17 +9,15 @@ from digits.core import events
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.results import preflight_result, step_traces
+from digits.core.results import step_traces
 from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
-from digits.kinds.jobs import DatasetJob
-from digits.web.jobs.serializers import data_of, failure_message, job_url, job_views, manifest_of
+from digits.web.jobs.serializers import failure_message, job_views, manifest_of
 from digits.web.models.settings_description import (
     Settings,
     describe_devices,
     describe_preprocessing,
     describe_settings,
-    device_names,
     known,
 )
 from digits.web.offload import in_thread
@@ -28,9 +26,6 @@ from digits.web.resources.models import (
     BriefModel,
     CurveMark,
     Model,
-    ModelData,
-    ModelPage,
-    Preflight,
     Snapshot,
     SnapshotMetrics,
     StepTrace,
@@ -70,50 +65,14 @@ def model_json(job: ModelJob) -> Model:
             SnapshotMetrics(_epoch(snapshot.epoch), snapshot.name, for_browser(snapshot.metrics))
             for snapshot in newest_first
         ],
-        step_traces=_step_traces(job),
-        environment=_environment(job, manifest_of(job)),
+        step_traces=step_traces_of(job),
+        environment=environment(job, manifest_of(job)),
         error=failure_message(job),
         progress=round(100 * job.progress, 1),
     )
 
 
-def model_page(job: ModelJob) -> ModelPage:
-    """Return the additional data for a model's page."""
-    task = job.tasks[0]
-    state = services().scheduler.task_state(job, task)
-    parent = data_of(job)
-    trained_on = parent if isinstance(parent, DatasetJob) else None
-    manifest = parent.manifest() if parent else None
-    network, network_problem = _network(job)
-    return describe(
-        ModelPage,
-        state,
-        dataset=describe(
-            ModelData,
-            manifest,
-            id=job.dataset_id,
-            name=trained_on.name if trained_on else None,
-            url=job_url(trained_on) if trained_on else None,
-            labels=manifest.target.labels if manifest else [],
-        ),
-        network=network,
-        network_problem=network_problem,
-        loaded_weights=events.facts(state.loaded_weights),
-        snapshots=snapshots(job),
-        marks=marks(job),
-        preflight=_preflight(job),
-        epochs=None if job.is_imported else job.recipe.epochs,
-        settings=_settings(job, manifest),
-        environment=_environment(job, manifest),
-        devices=device_names(task.devices),
-        tensorboard_url=services().tensorboard_url(job.id),
-        step_traces=_step_traces(job),
-        metrics_url=url_for("models.metrics", job_id=job.id),
-        csv_url=url_for("models.metrics_table", job_id=job.id),
-    )
-
-
-def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
+def settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     """Return titles and descriptions of a model's settings, which its page shows."""
     task, views = job.tasks[0], job_views(job)
     words = (
@@ -129,7 +88,7 @@ def _settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     ]
 
 
-def _environment(job: ModelJob, manifest: Manifest | None) -> dict[str, str]:
+def environment(job: ModelJob, manifest: Manifest | None) -> dict[str, str]:
     """Return the software and hardware of a training, the hash of its dataset, and its seed, unless unknown."""
     result = services().scheduler.task_state(job, job.tasks[0]).result or {}
     recorded = result.get("environment")
@@ -191,7 +150,7 @@ def _epoch(epoch: float) -> float:
     return int(epoch) if epoch == int(epoch) else epoch
 
 
-def _step_traces(job: ModelJob) -> list[StepTrace]:
+def step_traces_of(job: ModelJob) -> list[StepTrace]:
     steps = in_thread(step_traces.steps_in, job.folder)
     return [
         StepTrace(step, url_for("jobs.file", path=f"{job.id}/{step_traces.file_name(step)}"))
@@ -199,18 +158,12 @@ def _step_traces(job: ModelJob) -> list[StepTrace]:
     ]
 
 
-def _network(job: ModelJob) -> tuple[str, str]:
+def network_text(job: ModelJob) -> tuple[str, str]:
     """Return the source code of the network, and the reason why it cannot be shown."""
     try:
         return job.network_text(), ""
     except UnreadableFile as error:
         return "", f"The network cannot be shown: {error}."
-
-
-def _preflight(job: ModelJob) -> Preflight | None:
-    """Return the result of the preflight before the training, with the URL of its picture."""
-    result = preflight_result.load(job.folder)
-    return Preflight(**result, batch_url=url_for("models.first_batch", job_id=job.id)) if result else None
 
 
 def _data_loading(prepared: events.InputPrepared | None) -> str:

@@ -13,9 +13,9 @@ from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
-from digits.web.datasets import health_panel
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.jobs import serializers
+from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.offload import in_thread
 from digits.web.records import download_formats
@@ -66,7 +66,7 @@ def show(job_id: str) -> str:
         skipped=dataset_serializers.skipped(job),
         changes=dataset_serializers.changes(job),
         downloads=download_formats.offered(job) if body is not None else [],
-        health=health_panel.panel(job, manifest) if body is not None and manifest is not None else None,
+        panels=panels_of(job) if body is not None and manifest is not None else [],
         models=serializers.rows(models.items),
         models_page=models,
         models_address=lambda number: url_for(

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from flask import Blueprint
+from flask import Blueprint, url_for
 
+from digits.core import events
 from digits.core.model_job import ModelJob
+from digits.core.results import preflight_result
 from digits.kinds.builtin_views.gan.view import GenerationOptions
 from digits.kinds.views import Views, curve_labels, views_of
 from digits.web.evaluations import model_result
-from digits.web.evaluations import panel as evaluation_panel
 from digits.web.jobs import serializers
+from digits.web.jobs.activities import panels_of
 from digits.web.models import continuing
-from digits.web.models import export_panel as model_export_panel
-from digits.web.models import serializers as model_serializers
-from digits.web.predictions import runs as prediction_runs
+from digits.web.models import serializers as models
+from digits.web.models.settings_description import device_names
 from digits.web.predictions.view_choice import rendering, views_for
 from digits.web.records.images import example_images
 from digits.web.responses.pages import render_in_turns
@@ -30,9 +31,12 @@ EXAMPLES = 6
 @blueprint.get("/models/<job_id>")
 def show(job_id: str) -> str:
     job = services().store.get(job_id, ModelJob)
-    state = services().scheduler.task_state(job, job.tasks[0])
-    kind = serializers.kind_of(job)
+    task = job.tasks[0]
+    training = services().scheduler.task_state(job, task)
+    kind, manifest = serializers.kind_of(job), serializers.manifest_of(job)
     views = views_of(kind)
+    network, network_problem = models.network_text(job)
+    preflight = preflight_result.load(job.folder)
     return render_in_turns(  # there may be thousands of layers
         "model.html",
         job=serializers.page(job),
@@ -42,16 +46,28 @@ def show(job_id: str) -> str:
         **curve_labels(views),
         prediction_views=[(view, rendering(view).Options()) for view in views_for(kind)],
         gan_options=GenerationOptions(),
-        model=model_serializers.model_page(job),
+        training=training,
+        manifest=manifest,
+        snapshots=models.snapshots(job),
+        marks=models.marks(job),
+        network=network,
+        network_problem=network_problem,
+        loaded_weights=events.facts(training.loaded_weights),
+        preflight={**preflight, "batch_url": url_for("models.first_batch", job_id=job.id)}
+        if preflight
+        else None,
+        epochs=None if job.is_imported else job.recipe.epochs,
+        settings=models.settings(job, manifest),
+        environment=models.environment(job, manifest),
+        devices=device_names(task.devices),
+        step_traces=models.step_traces_of(job),
+        tensorboard_url=services().tensorboard_url(job.id),
         lower_rate=continuing.lower_rate(job),
         can_continue=continuing.can_continue(job),
         schedule_note=continuing.schedule_note(job.recipe),
-        cursor=state.cursor,
         result=model_result.panel(job),
-        evaluation=evaluation_panel.panel(job),
-        batches=prediction_runs.recent(job),
+        panels=panels_of(job),
         production_names=services().production.names_of(job.id),
-        export=model_export_panel.panel(job),
     )
 
 

@@ -18,7 +18,7 @@ from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
-from digits.web.models.snapshots import requested_snapshot, spread_snapshots
+from digits.web.jobs.snapshots import requested_snapshot, spread_snapshots
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size

@@ -13,8 +13,8 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
+from digits.web.jobs.snapshots import requested_snapshot, spread_snapshots
 from digits.web.models import serializers as model_serializers
-from digits.web.models.snapshots import requested_snapshot, spread_snapshots
 from digits.web.predictions.inputs import input_of
 from digits.web.resources.inside import (
     Explanation,

@@ -1,4 +1,4 @@
-"""Start batch predictions from lists, folders, archives, uploaded images and records, and read their results."""
+"""Prepare batch predictions from lists, folders, archives, uploaded images and records, and read their results."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from typing import IO, Any
 
 import gevent
 import numpy as np
-from flask import request, url_for
+from flask import request
 from msgspec.structs import replace
 from werkzeug.datastructures import FileStorage
 
 from digits.core.csv_cells import harmless
 from digits.core.errors import BadRequest, DiskFull, NotReady
 from digits.core.files import UnreadableFile, make_folder
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob
 from digits.core.recipe import Predict
-from digits.core.snapshot_list import Snapshot
 from digits.data.archives.unpacking import Limits, Unpacking, content_folder
 from digits.data.archives.zip_names import encoding_named
 from digits.data.data_roots import Roots
@@ -39,6 +38,7 @@ from digits.kinds.forms.request_fields import flag
 from digits.kinds.views import Views, views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.request_limits import limited
 from digits.web.services import services
@@ -62,16 +62,16 @@ class Source:
 FindSource = Callable[[Path, list[str]], Source]
 
 
-def start(
-    job: ModelJob, snapshot: Snapshot, find: FindSource | None = None, *, keeps_values: bool = False
-) -> BatchPrediction:
-    """Start a batch prediction for the images of this request, which ``find`` returns; by default `images_of_request`.
+def prepare(job: ModelJob, find: FindSource | None = None, *, keeps_values: bool = False) -> Predict:
+    """Return the recipe that predicts the images which ``find`` returns, by default `images_of_request`.
 
-    The batch predictions of a model run one after another. With ``keeps_values``, the outputs of the network are saved.
-    Raises BadRequest if there are no usable images, NotReady if too many batch predictions are waiting, and NotAllowed
-    if this one would replace an older one and the user is not the owner of the model.
+    With ``keeps_values``, the outputs of the network are saved. Raises BadRequest if there are no usable images,
+    NotReady if too many batch predictions are waiting, and NotAllowed if this one would replace an older one and the
+    user is not the owner of the model.
     """
-    if len(services().background["prediction"].tasks(job.id)) >= KEPT:
+    tasks = services().background["prediction"]
+    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
+    if len(tasks.tasks(job.id)) >= KEPT:
         raise NotReady(
             f"{KEPT} batch predictions of “{job.name}” are waiting.", "Try again when some have finished."
         )
@@ -107,21 +107,16 @@ def start(
     finally:
         services().store.discard(unfinished)
     for old in in_thread(predictions.load_all, job.folder)[KEPT:]:
-        if not services().background["prediction"].task(job.id, old.id):
+        if not tasks.task(job.id, old.id):
             services().store.discard(parent / old.id)
-    services().background["prediction"].start(
-        job,
-        Predict(
-            model=str(job.folder),
-            snapshot=snapshot.name,
-            trained_on=str(job.dataset_folder),
-            target=str(folder),
-            keeps_values=keeps_values,
-            resizes=may_resize(),
-        ),
-        key=about.id,
+    return Predict(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        trained_on=str(job.dataset_folder),
+        target=str(folder),
+        keeps_values=keeps_values,
+        resizes=may_resize(),
     )
-    return about
 
 
 def _moved(image: ListedImage, folder: Path, target: Path) -> ListedImage:
@@ -131,19 +126,6 @@ def _moved(image: ListedImage, folder: Path, target: Path) -> ListedImage:
         return image
     path, *more = (new + path.removeprefix(old) for path in image.paths)
     return replace(image, path=path, more=more)
-
-
-def recent(job: ModelJob) -> list[dict[str, str]]:
-    """Return the batch predictions shown on the page of a model, newest first."""
-    records = serializers.job_views(job).records
-    return [
-        {
-            "title": item.title,
-            "words": f"epoch {epoch_label(item.epoch)}, {item.total:,} {records}",
-            "url": url_for("predictions.show", job_id=job.id, prediction_id=item.id),
-        }
-        for item in in_thread(predictions.load_all, job.folder)
-    ]
 
 
 def labels_of(job: ModelJob) -> list[str]:

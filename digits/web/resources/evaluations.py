@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from digits.data.models.embedding_map import EmbeddingMap
 from digits.data.models.evaluation import Evaluation
-from digits.web.resources.tasks import TaskProgress
-
-
-class EvaluationTask(Struct):
-    """An evaluation that is waiting, running or stopping."""
-
-    name: str
-    title: str
-    state: Literal["waiting", "running", "stopping"]
-
-
-class EvaluationState(TaskProgress, kw_only=True):
-    """The state of the running evaluation of a model; ``tasks`` are this one and the waiting ones."""
-
-    tasks: list[EvaluationTask]
+from digits.web.resources.tasks import ActivityState
 
 
 class EvaluationResult(Evaluation, frozen=True, kw_only=True):
@@ -31,14 +17,14 @@ class EvaluationResult(Evaluation, frozen=True, kw_only=True):
     confusion_matrix: list[list[int]] | UnsetType = UNSET
 
 
-class Evaluations(EvaluationState, kw_only=True):
+class Evaluations(ActivityState, kw_only=True):
     """The state of the running evaluation of a model, and its results.
 
     ``verdict`` says in words how good the model is, "" if nothing measures it.
     """
 
     evaluations: list[EvaluationResult]
-    verdict: str
+    verdict: str = ""
 
 
 class ProductionName(Struct):
@@ -152,12 +138,6 @@ class Comparison(Struct):
     pair: ComparedPair | None
 
 
-class MapState(TaskProgress, kw_only=True):
-    """The state of the running embedding map; ``name`` is the one that a request started."""
-
-    name: str | UnsetType = UNSET
-
-
 class MapResult(EmbeddingMap, frozen=True, kw_only=True):
     """An embedding map; ``partial`` says that it shows a part of the records."""
 
@@ -169,9 +149,13 @@ class Neighbor(Struct):
     distance: float
 
 
-class Maps(MapState, kw_only=True):
-    """All embedding maps of a model, with the ``points`` of one by column, and the ``neighbors`` of a record."""
+class Maps(ActivityState, kw_only=True):
+    """All embedding maps of a model, with the ``points`` of one by column, and the ``neighbors`` of a record.
+
+    ``name`` is the map that a request started.
+    """
 
     maps: list[MapResult]
+    name: str | UnsetType = UNSET
     points: dict[str, list[Any]] | UnsetType = UNSET
     neighbors: list[Neighbor] | UnsetType = UNSET

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from digits.core.recipe import FileName
 from digits.data.models.export import ModelExport, Refusal
-from digits.web.resources.tasks import TaskProgress
+from digits.web.resources.tasks import ActivityState
 
 
 class FormatRow(Struct):
@@ -24,14 +24,12 @@ class ExportResult(ModelExport, frozen=True, kw_only=True):
     url: str
 
 
-class Exports(TaskProgress, kw_only=True):
-    """The state of the running export of a model, its exports and the formats."""
+class Exports(ActivityState, kw_only=True):
+    """The state of the running export of a model, its exports and the formats.
+
+    ``snapshot`` is that of a request for an export.
+    """
 
     exports: list[ExportResult]
     formats: list[FormatRow]
-
-
-class RequestedExport(Exports, kw_only=True):
-    """The exports of a model after a request for one of its ``snapshot``."""
-
-    snapshot: FileName
+    snapshot: FileName | UnsetType = UNSET

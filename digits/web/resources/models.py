@@ -6,7 +6,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from digits.core.events import Layer
 from digits.core.schema import JsonObject
 from digits.web.resources.jobs import BriefJob
 
@@ -122,51 +121,3 @@ class Curves(Struct):
     train: Series
     val: Series
     marks: list[CurveMark]
-
-
-class ModelData(Struct):
-    """The dataset of a model on its page; None and empty if it is missing."""
-
-    id: str
-    name: str | None
-    url: str | None
-    labels: list[str]
-    width: int | None = None
-    height: int | None = None
-    channels: int | None = None
-    dtype: str | None = None
-
-
-class Preflight(Struct):
-    """The result of the check before the training; ``batch_url`` is a picture of its first batch."""
-
-    result: JsonObject
-    warnings: list[str]
-    batch_url: str
-
-
-class ModelPage(Struct):
-    """What the page of a model shows besides its job.
-
-    ``network`` is source code; if it cannot be read, ``network_problem`` says why. ``settings`` are titles with
-    descriptions. See `Model` for the ``environment``.
-    """
-
-    dataset: ModelData
-    network: str
-    network_problem: str
-    parameters: int | None
-    layers: list[Layer]
-    latent: int
-    loaded_weights: JsonObject | None
-    snapshots: list[Snapshot]
-    marks: list[CurveMark]
-    preflight: Preflight | None
-    epochs: float | None
-    settings: list[tuple[str, str]]
-    environment: dict[str, str]
-    devices: str
-    tensorboard_url: str | None
-    step_traces: list[StepTrace]
-    metrics_url: str
-    csv_url: str

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from digits.data.models.predictions import Problem
-from digits.web.resources.tasks import TaskProgress
+from digits.data.models.predictions import BatchPrediction, Problem
+from digits.web.resources.tasks import ActivityState, TaskProgress
 
 
 class Prediction(Struct):
@@ -56,12 +56,16 @@ class FollowedRecords(Struct):
     epochs: list[EpochPredictions]
 
 
-class StartedBatch(Struct):
-    """A batch prediction that was started: its page, and the number of images."""
+class Batches(ActivityState, kw_only=True):
+    """The batch predictions of a model, the newest first.
 
-    id: str
-    url: str
-    images: int
+    ``id``, ``url`` and ``images`` are the one that a request started, its page, and the number of its images.
+    """
+
+    predictions: list[BatchPrediction]
+    id: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+    images: int | UnsetType = UNSET
 
 
 class ClassifiedImages(Struct):

@@ -23,3 +23,17 @@ class TaskProgress(Struct, kw_only=True):
     eta_seconds: float | None = None
     doing: str = ""
     error: TaskError | None = None
+
+
+class ActivityTask(Struct):
+    """A task that is waiting, running or stopping."""
+
+    name: str
+    title: str
+    state: Literal["waiting", "running", "stopping"]
+
+
+class ActivityState(TaskProgress, kw_only=True):
+    """The state of the running task of an activity; ``tasks`` are this one and the waiting ones."""
+
+    tasks: list[ActivityTask] = []

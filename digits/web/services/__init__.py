@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import cast
 
@@ -45,8 +45,7 @@ from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
 from digits.web.offload import in_thread
-from digits.web.services import background, tensorboard
-from digits.web.services.background_recipes import first_evaluations, health_check
+from digits.web.services import tensorboard
 from digits.web.services.clusters import Clusters
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.picture_cache import PictureCache
@@ -107,7 +106,9 @@ class Services:
         self._snapshots: dict[str, tuple[tuple[int, ...], SnapshotList]] = {}
         self.batches = RequestBatches(self.inference.exchange, sizes=self.serving_metrics.batch)
         self.folder_sizes = FolderSizes(lambda job: self.live.publish(*live_messages.size_measured(job)))
-        self.background = {name: self._background(name) for name in background.KINDS}
+        # Those of the activities, by name, and what else happens when a job is done.
+        self.background: dict[str, BackgroundTasks] = {}
+        self.when_done: list[Callable[[Job], None]] = []
         self.tensorboards = TensorBoards()
         self.record_indexes = IndexCache(CACHED_RECORDS)
         self.record_search = RecordSearch(self.record_indexes)
@@ -165,12 +166,9 @@ class Services:
             self.folder_sizes.forget(change.job)
         if isinstance(change, StatusChanged) and not change.job.status.is_running:
             self.credentials.discard(change.job.id)
-        is_done = isinstance(change, StatusChanged) and change.job.status is Status.DONE
-        if is_done and isinstance(change.job, DatasetJob) and self.settings.health_checks:
-            self.background["health"].start(change.job, health_check(change.job))
-
-        if is_done and isinstance(change.job, ModelJob) and self.settings.evaluations:
-            self._evaluate(change.job)
+        if isinstance(change, StatusChanged) and change.job.status is Status.DONE:
+            for start in self.when_done:
+                start(change.job)
 
     def new_upload(self) -> Path:
         """Return a new path for a file or folder that a request needs temporarily; the request discards it.
@@ -195,25 +193,6 @@ class Services:
             saved = in_thread(job.snapshots)  # a network may fill the folder with files
             cached = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
         return cached[1]
-
-    def _evaluate(self, job: ModelJob) -> None:
-        """Evaluate the best snapshot of a finished training on the records that it was not trained on."""
-        for recipe in first_evaluations(job, self.store) if self.tensorflow.available else ():
-            self.background["evaluation"].start(job, recipe, key=recipe.name)
-
-    def _background(self, name: background.Name) -> BackgroundTasks:
-        """Return background tasks that browsers receive messages about."""
-
-        def report(job: Job, key: str) -> None:
-            task, failure = tasks.task(job.id, key), tasks.failure(job.id, key)
-            if task is None and name == "embedding":
-                self.tensorboards.stop(job.id)  # a running one does not read the new data of its projector
-            state = task.state if task else None
-            self.live.publish(*live_messages.background(name, job, key, state, failure))
-
-        kind = background.KINDS[name]
-        tasks = BackgroundTasks(self.runner, name, kind.folder, kind.noun, report)
-        return tasks
 
     def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
         """Return the names of the datasets whose recipe contains ``text``."""

@@ -20,7 +20,7 @@ from digits.data.models import production
 from digits.data.models.production import Production
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
-from digits.web.models.snapshots import snapshot_of
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.resources.actions import Removed
 from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor

@@ -13,7 +13,7 @@ from digits.runtime.executors.pools import POOLS, Executors, limits
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import POOL as SHORT
 from digits.runtime.task_runner import TaskRunner
-from digits.web.services.background import KINDS
+from digits.web.app import ACTIVITIES
 from tests.runtime.executors.test_another_executor import PROGRAMS
 from tests.runtime.executors.thread_executor import ThreadExecutor
 from tests.runtime.toy_jobs import Server, ToyJob
@@ -24,8 +24,9 @@ DATASET, TRAINING, PREDICTION = (
 )
 
 
-def test_every_kind_of_background_task_has_a_pool() -> None:
-    assert {*KINDS, SHORT, "dataset", "training", "inference"} == set(POOLS) == set(limits())
+def test_every_activity_has_a_pool() -> None:
+    pools = {activity.pool for activity in ACTIVITIES}
+    assert {*pools, SHORT, "activity", "dataset", "training", "inference"} == set(POOLS) == set(limits())
 
 
 def test_tasks_run_on_the_target_of_their_job_except_those_that_people_wait_for() -> None:

@@ -31,7 +31,7 @@ TOP_ATTRIBUTES = 5
 
 
 class GenerationOptions(Form):
-    """What `digits.web.predictions.single.generate` draws."""
+    """What `digits.web.predictions.inference.generate` draws."""
 
     gan_view_task_id = SelectField(
         "Show",

@@ -1,19 +1,21 @@
-"""Batch predictions: the task, and the page of its results."""
+"""Batch predictions: the tasks, and the pages of their results."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Response, jsonify, request, url_for
 from msgspec.structs import asdict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.files import UnreadableFile
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob
+from digits.core.recipe import Predict
 from digits.data.images import images
-from digits.data.models import predictions
+from digits.data.models import predictions as files
 from digits.data.models.predictions import BatchPrediction, Row
 from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.forms.request_fields import choice, whole
@@ -21,8 +23,8 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.jobs.activities import Activity, error_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.models.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.predictions import record_inputs
 from digits.web.predictions.runs import (
@@ -31,19 +33,17 @@ from digits.web.predictions.runs import (
     as_csv,
     best_of_classes,
     labels_of,
+    prepare,
     results_of,
-    start,
 )
+from digits.web.records.confusion import confusion
 from digits.web.request_limits import limited
 from digits.web.resources.actions import Deleted
 from digits.web.resources.encoding import as_json, describe
-from digits.web.resources.predictions import Batch, BatchState, StartedBatch
+from digits.web.resources.predictions import Batch, Batches, BatchState
 from digits.web.responses.pages import json_with_list, render_in_turns, stream
 from digits.web.responses.representation import respond, returns, twin
-from digits.web.services import require_tensorflow, services
-from digits.web.services.background import error_of
-
-blueprint = Blueprint("predictions", __name__)
+from digits.web.services import services
 
 PAGE_IMAGES = 24
 MAX_PARTS = 16
@@ -51,22 +51,55 @@ PAGE_CLASSES = 20
 TOP = "top"
 
 
-@twin(blueprint, "/models/<job_id>/predictions", StartedBatch)
-def create(job_id: str) -> AnyResponse:
+def _recipe(job: ModelJob) -> Predict:
     """Start a batch prediction, and redirect to the results page, with ``top_n`` if ``show`` is ``top``."""
-    if request.form.get("show") == TOP:
-        return begin(job_id, show=TOP, top_n=limited("top_n"))
-    return begin(job_id)
+    _shown()
+    return prepare(job, inputs_of_kind(job))
 
 
-def begin(job_id: str, find: FindSource | None = None, **shown: Any) -> AnyResponse:
-    """Start a batch prediction as `start` does, and redirect to the results page with the arguments ``shown``."""
-    require_tensorflow()
-    job = services().store.get(job_id, ModelJob)
-    snapshot = snapshot_of(job, request.values.get("snapshot_epoch"))
-    about = start(job, snapshot, find or inputs_of_kind(job))
-    address = url_for("predictions.show", job_id=job.id, prediction_id=about.id, **shown)
-    return respond(StartedBatch(about.id, address, about.total), created=address, status=202)
+def _shown() -> dict[str, Any]:
+    """Return the arguments of the results page in a form; raises BadRequest."""
+    return {"show": TOP, "top_n": limited("top_n")} if request.form.get("show") == TOP else {}
+
+
+def _result(job: ModelJob) -> dict[str, Any]:
+    return {"predictions": in_thread(files.load_all, job.folder)}
+
+
+def _started(job: ModelJob, recipe: Predict) -> dict[str, Any]:
+    about = in_thread(files.load, job.folder, _id_of(recipe))
+    return {"id": about.id, "url": _page(job, recipe), "images": about.total}
+
+
+def _page(job: ModelJob, recipe: Predict | None) -> str:
+    if recipe is None:
+        return url_for("model_page.show", job_id=job.id, _anchor="predictions")
+    return url_for("predictions.show", job_id=job.id, prediction_id=_id_of(recipe), **_shown())
+
+
+def _id_of(recipe: Predict) -> str:
+    return Path(recipe.target).name
+
+
+predictions = Activity(
+    name="prediction",
+    path="predictions",
+    noun="prediction",
+    title="Predictions",
+    job_type=ModelJob,
+    task_folder="predict",
+    pool="prediction",
+    results=files.FOLDER,
+    recipe=_recipe,
+    key=_id_of,
+    resource=Batches,
+    result=_result,
+    started=_started,
+    template="_predictions.html",
+    page=_page,
+    is_open=True,
+)
+blueprint = predictions.blueprint
 
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>")
@@ -93,27 +126,24 @@ def show(job_id: str, prediction_id: str) -> str:
     has_pictures = views.shows_images and (
         manifest is None or (manifest.dtype == "uint8" and (views.has_inputs or manifest.channels in (1, 3)))
     )
+    best = in_thread(best_of_classes, results, classes.items, top) if top else []
     return render_in_turns(
         "predictions.html",
         job=serializers.row(job),
         about=about,
-        title=f"Epoch {epoch_label(about.epoch)}",
         state=_state(job, about, results),
         kind=kind,
         views=views,
         labels=labels,
-        tiles=_tiles(about, results, views.records.capitalize()),
-        matrix=None if matrix is None else matrix.tolist(),
+        results=results,
+        matrix=None if matrix is None else confusion(matrix, labels),
         page=classes if top else page,
-        cards=[
-            _card(job, about, place, row, labels, parts if has_pictures else 0)
-            for place, row in zip(page.items, results.read(page.items), strict=True)
-        ],
-        has_pictures=has_pictures,
+        cards=list(zip(page.items, results.read(page.items), strict=True)),
+        parts=parts if has_pictures else 0,
         top=top,
-        classes=_top_images(job, about, results, labels, classes.items, top) if top else [],
+        best=best,
+        names=names_of(results, best),
         show=selection,
-        choices=_choices(results),
         address=lambda number: url_for(
             "predictions.show",
             job_id=job.id,
@@ -127,7 +157,7 @@ def show(job_id: str, prediction_id: str) -> str:
 
 @blueprint.get("/models/<job_id>/predictions/<prediction_id>.json")
 @returns(Batch)
-def show_json(job_id: str, prediction_id: str) -> Response:
+def show_one_json(job_id: str, prediction_id: str) -> Response:
     """Return the state, metrics and results so far as JSON."""
     job, about = _find(job_id, prediction_id)
     results, labels = results_of(job, about), labels_of(job)
@@ -162,17 +192,17 @@ def table(job_id: str, prediction_id: str) -> Response:
 def image(job_id: str, prediction_id: str, number: int) -> Response:
     """Return a PNG thumbnail of an image in the list, or of a ``part`` of stacked ones, without metadata."""
     job, about = _find(job_id, prediction_id)
-    folder = predictions.folder_of(job.folder, about.id)
+    folder = files.folder_of(job.folder, about.id)
     part = whole(request.args, "part", 0, 0, MAX_PARTS - 1)
 
     def find() -> SmallImage | SmallArray:
-        listed = predictions.load_list(folder)
+        listed = files.load_list(folder)
         if number >= len(listed):
             raise NotFound(f"There is no image {number}.", f"Choose a number from 0 to {len(listed) - 1}.")
         parts = listed[number].paths
         path = parts[min(part, len(parts) - 1)]
         own = path.startswith(f"{folder}/")
-        if own and path.endswith(predictions.ARRAY_SUFFIX):
+        if own and path.endswith(files.ARRAY_SUFFIX):
             return SmallArray(path, str(folder))
         return SmallImage(path if own else str(roots.resolve(path, "file")))
 
@@ -185,13 +215,13 @@ def image(job_id: str, prediction_id: str, number: int) -> Response:
 
 
 @twin(blueprint, "/models/<job_id>/predictions/<prediction_id>/stop", BatchState)
-def stop(job_id: str, prediction_id: str) -> AnyResponse:
+def stop_one(job_id: str, prediction_id: str) -> AnyResponse:
     """Stop a batch prediction; the results so far are kept."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
-    if not services().background["prediction"].task(job.id, about.id):
+    if not predictions.tasks.task(job.id, about.id):
         raise NotReady("These predictions are not running.", "They may have finished.")
-    services().background["prediction"].stop(job.id, about.id)
+    predictions.tasks.stop(job.id, about.id)
     page = url_for("predictions.show", job_id=job.id, prediction_id=about.id)
     return respond(lambda: _state(job, about, results_of(job, about)), created=page, status=202)
 
@@ -202,8 +232,8 @@ def delete(job_id: str, prediction_id: str) -> Response:
     """Delete the results of a batch prediction, and stop it if it is waiting or running."""
     job, about = _find(job_id, prediction_id)
     check_owner(job)
-    services().background["prediction"].stop(job.id, about.id)
-    services().store.discard(predictions.folder_of(job.folder, about.id))
+    predictions.tasks.stop(job.id, about.id)
+    services().store.discard(files.folder_of(job.folder, about.id))
     return jsonify(Deleted(about.id))
 
 
@@ -229,7 +259,7 @@ def names_of(results: Results, best: list[list[tuple[int, float]]]) -> dict[int,
 def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
     job = services().store.get(job_id, ModelJob)
     try:
-        return job, in_thread(predictions.load, job.folder, prediction_id)
+        return job, in_thread(files.load, job.folder, prediction_id)
     except UnreadableFile as error:
         raise NotFound(
             "These predictions do not exist.", "They may have been deleted. Run them again."
@@ -238,8 +268,8 @@ def _find(job_id: str, prediction_id: str) -> tuple[ModelJob, BatchPrediction]:
 
 def _state(job: ModelJob, about: BatchPrediction, results: Results) -> BatchState:
     """Return the state of a batch prediction, and how many images are done."""
-    task = services().background["prediction"].task(job.id, about.id)
-    failure = services().background["prediction"].failure(job.id, about.id)
+    task = predictions.tasks.task(job.id, about.id)
+    failure = predictions.tasks.failure(job.id, about.id)
     done = len(results)
     state: Any
     if task is not None:
@@ -256,81 +286,6 @@ def _state(job: ModelJob, about: BatchPrediction, results: Results) -> BatchStat
         done=done,
         error=error_of(failure if state == "failed" else None),
     )
-
-
-def _tiles(about: BatchPrediction, results: Results, title: str) -> list[tuple[str, str]]:
-    tiles = [(title, f"{about.total:,}")]
-    for words, accuracy in (
-        ("Accuracy", results.sums.accuracy()),
-        ("Top-5 accuracy", results.top5_accuracy),
-    ):
-        if accuracy is not None:
-            tiles.append((words, f"{100 * accuracy:.1f}%"))
-    if results.sums.unreadable:
-        tiles.append(("Unreadable", f"{len(results.sums.unreadable):,}"))
-    return tiles
-
-
-def _choices(results: Results) -> list[tuple[str, str, int | None]]:
-    """Return the filters of the image list as tuples of value, title and number of images."""
-    choices = (
-        ("all", "All", len(results)),
-        ("wrong", "Wrong", len(results.sums.wrong)),
-        ("unreadable", "Unreadable", len(results.sums.unreadable)),
-    )
-    filters: list[tuple[str, str, int | None]] = [choice for choice in choices if choice[2]]
-    return [*filters, (TOP, "Top per class", None)] if results.sums.labels else filters
-
-
-def _top_images(
-    job: ModelJob,
-    about: BatchPrediction,
-    results: Results,
-    labels: list[str],
-    classes: Sequence[int],
-    count: int,
-) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return the ``count`` most probable images so far for each of the ``classes``, with their names."""
-    best = in_thread(best_of_classes, results, classes, count)
-    names = names_of(results, best)
-    return [
-        (
-            labels[number],
-            [
-                {
-                    "url": _image_url(job, about, place),
-                    "name": names[place],
-                    "percent": percent,
-                }
-                for place, percent in images
-            ],
-        )
-        for number, images in zip(classes, best, strict=True)
-    ]
-
-
-def _card(
-    job: ModelJob, about: BatchPrediction, number: int, row: Row, labels: list[str], parts: int
-) -> dict[str, Any]:
-    """Return what the page shows of one result, with the URLs of the ``parts`` of its image: several are stacked."""
-    url = _image_url(job, about, number)
-    truth = labels[row.truth] if row.truth is not None and row.truth < len(labels) else None
-    return {
-        "name": row.name,
-        "url": url,
-        "picture": {"url": url, "width": row.width, "height": row.height} if parts else None,
-        "parts": [url, *(f"{url}?part={index}" for index in range(1, parts))],
-        "predictions": row.predictions,
-        "error": row.error,
-        "truth": truth or "",
-        "is_right": truth is not None
-        and not row.error
-        and truth in [name for name, _ in row.predictions[:1]],
-    }
-
-
-def _image_url(job: ModelJob, about: BatchPrediction, number: int) -> str:
-    return url_for("predictions.image", job_id=job.id, prediction_id=about.id, number=number)
 
 
 def _row_json(row: Row, labels: list[str]) -> dict[str, Any]:

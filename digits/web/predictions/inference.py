@@ -29,7 +29,7 @@ from digits.kinds.predictions.rendering import Prediction, check_options
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
-from digits.web.models.snapshots import requested_snapshot
+from digits.web.jobs.snapshots import requested_snapshot
 from digits.web.offload import each_in_thread, in_thread
 from digits.web.predictions.inputs import Input, input_of, saved
 from digits.web.predictions.runs import may_resize

@@ -2,70 +2,120 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
-from flask import Blueprint, Response, jsonify, request, url_for
-from werkzeug.wrappers import Response as AnyResponse
+from flask import Response, request, url_for
 
-from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.errors import BadRequest, NotFound
 from digits.core.files import files_below
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.recipe import Export, ExportFormat
-from digits.core.snapshot_list import Snapshot
 from digits.core.status import Status
 from digits.data.archives.writing import Entry, existing, stream
 from digits.data.models import export as exports
-from digits.data.models.export import FORMATS, ModelExport
+from digits.data.models.export import FORMATS, ModelExport, Refusal
+from digits.kinds import standard_networks
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.short_tasks import EXPORTED_FOLDER
-from digits.web.jobs.access import check_owner
-from digits.web.models.export_panel import finished, formats, refusals, state, url_of
-from digits.web.models.snapshots import snapshot_of
+from digits.web.jobs.activities import Activity
+from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
-from digits.web.resources.exports import ExportResult, Exports, RequestedExport
+from digits.web.resources.exports import ExportResult, Exports, FormatRow
 from digits.web.responses.archives import archive_response, check_ending
-from digits.web.responses.representation import respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
-
-blueprint = Blueprint("model_export", __name__)
 
 _NAMES = ", ".join(f'"{name}"' for name in FORMATS)
 
 
-@twin(blueprint, "/models/<job_id>/export", RequestedExport)
-def start(job_id: str) -> AnyResponse:
+@dataclass(frozen=True)
+class Served:
+    """The files of an unpacked SavedModel for TensorFlow Serving, and the signature with the numbers of this server."""
+
+    folder: str = exports.SERVED_FOLDER
+    file: str = exports.SERVING_FILE
+    signature: str = exports.PREDICTIONS_SIGNATURE
+
+
+def _recipe(job: ModelJob) -> Export:
     """Export the snapshot of ``snapshot_epoch``, by default the best one, in a ``format``.
 
     An export that exists is kept: the response then has the status 200, else 202.
     """
-    require_tensorflow()
-    job = services().store.get(job_id, ModelJob)
-    check_owner(job)
     format_ = _format(request.form.get("format", ""))
-    if refusal := refusals(job).get(format_):
+    if refusal := in_thread(_refusals, job).get(format_):
         raise BadRequest(refusal.message, refusal.hint)
     check_has_dataset(job)
     snapshot = snapshot_of(job, request.form.get("snapshot_epoch") or request.form.get("epoch"))
-    is_made = in_thread(exports.find, job.folder, snapshot.name, format_) is not None
-    if not is_made:
-        if services().background["export"].state(job.id):
-            raise NotReady(f"“{job.name}” is being exported.", "Try again when the export has finished.")
-        services().background["export"].start(job, _recipe(job, snapshot, format_))
-    page = url_for("model_page.show", job_id=job.id, _anchor="export")
-    return respond(
-        lambda: describe(RequestedExport, _exports(job), snapshot=snapshot.name),
-        created=page,
-        status=200 if is_made else 202,
+    return Export(
+        model=str(job.folder),
+        snapshot=snapshot.name,
+        dataset=str(job.dataset_folder),
+        target=str(exports.folder_of(job.folder, snapshot.name, format_)),
+        format=format_,
+        replace=True,
     )
 
 
-@blueprint.get("/models/<job_id>/export.json")
-@returns(Exports)
-def show_json(job_id: str) -> Response:
-    """Return the state of the current export, all finished ones, and the formats."""
-    return jsonify(_exports(services().store.get(job_id, ModelJob)))
+def _result(job: ModelJob) -> dict[str, Any]:
+    """Return the exports of the current snapshots, the newest first, and all formats."""
+    names = (snapshot.name for snapshot in in_thread(job.snapshots))
+    refused = in_thread(_refusals, job)
+    return {
+        "exports": [
+            describe(ExportResult, made, url=_url_of(job, made))
+            for made in in_thread(exports.find_all, job.folder, names)
+        ],
+        "formats": [
+            FormatRow(name, item.title, item.use, refused.get(name)) for name, item in FORMATS.items()
+        ],
+    }
+
+
+def _refusals(job: ModelJob) -> dict[str, Refusal]:
+    """Return the formats in which the model cannot be exported; reads files."""
+    standard = standard_networks.of_model(job)
+    reasons = standard.refusals if standard else {}
+    words = "The network cannot be exported in this format:"
+    return {
+        **{name: Refusal(message=f"{words} {reason}") for name, reason in reasons.items()},
+        **({"litert-int8": exports.IMPORTED_IN_INT8} if job.is_imported else {}),
+        **exports.refusals(job.folder),
+    }
+
+
+def _url_of(job: ModelJob, made: ModelExport) -> str:
+    epoch = int(made.epoch) if made.epoch.is_integer() else made.epoch
+    return url_for("export.download", job_id=job.id, format_=made.format, ending="zip", epoch=epoch)
+
+
+export = Activity(
+    name="export",
+    path="export",
+    noun="export",
+    title="Export",
+    job_type=ModelJob,
+    task_folder="export",
+    pool="export",
+    results=exports.FOLDER,
+    recipe=_recipe,
+    is_done=lambda job, recipe: (
+        in_thread(exports.find, job.folder, recipe.snapshot, recipe.format) is not None
+    ),
+    key=lambda recipe: Path(recipe.target).name,
+    task_title=lambda job, recipe: FORMATS[recipe.format].title,
+    resource=Exports,
+    result=_result,
+    started=lambda job, recipe: {"snapshot": recipe.snapshot},
+    choices=lambda job: Served(),
+    template="_export.html",
+    is_aside=True,
+)
+blueprint = export.blueprint
 
 
 @blueprint.get(f"/models/<job_id>/export/<any({_NAMES}):format_>.<ending>")
@@ -84,26 +134,10 @@ def download(job_id: str, format_: str, ending: str) -> Response:
     return archive_response(name, ending, stream(ending, in_thread(_entries, job, made)))
 
 
-def _exports(job: ModelJob) -> Exports:
-    exported = [describe(ExportResult, item, url=url_of(job, item)) for item in finished(job)]
-    return describe(Exports, state(job), exports=exported, formats=formats(job))
-
-
 def _format(name: str) -> ExportFormat:
     if name not in FORMATS:
         raise BadRequest(f"Unknown format “{name[:40]}”.", f"Use one of {', '.join(FORMATS)}.")
     return name
-
-
-def _recipe(job: ModelJob, snapshot: Snapshot, format_: ExportFormat) -> Export:
-    return Export(
-        model=str(job.folder),
-        snapshot=snapshot.name,
-        dataset=str(job.dataset_folder),
-        target=str(exports.folder_of(job.folder, snapshot.name, format_)),
-        format=format_,
-        replace=True,
-    )
 
 
 def _entries(job: ModelJob, made: ModelExport) -> list[Entry]:
