@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.data.databases.caffe_pb2 import BlobProto, Datum
+from digits.data.databases.convert import OldDataset as OldDataset
 
 Pixels = NDArray[np.uint8]
 WIDTH, HEIGHT = 8, 6

@@ -33,6 +33,7 @@ SKIPPED_FILE = "skipped.csv"
 CHANGES_FILE = "changes.csv"
 # Copies of remote files, which exist while a dataset is created.
 COPIES_FOLDER = "remote"
+CONVERTED_FOLDER = "databases"
 HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
 LABEL_CHECK_FILE = "label-check.json"
@@ -156,7 +157,8 @@ def remove_products(job_folder: Path) -> None:
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)
-    remove_tree(job_folder / COPIES_FOLDER, ignore_errors=True)
+    for name in (COPIES_FOLDER, CONVERTED_FOLDER):
+        remove_tree(job_folder / name, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index", "names", "classes"):
             for path in job_folder.glob(f"{split}-*-of-*.{ending}"):

@@ -1,4 +1,4 @@
-"""Read the records of an LMDB file (``data.mdb``) in the order of their keys, or by key.
+"""Read the records of an LMDB file (``data.mdb``) in the order of their keys.
 
 The file is untrusted, and LMDB itself is not made for that: it maps the file into memory, so that a truncated or
 damaged one ends the process with a signal. Here, every page is read and checked, nothing is mapped, locked or written,
@@ -8,17 +8,20 @@ OpenLDAP.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
-import weakref
-from collections import OrderedDict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from digits.core.files import UnreadableFile, open_plain
+from digits.data.databases.stored import Stored, parse
+from digits.data.sources.plan import UnusableSource, show
 
+DATA_FILE = "data.mdb"
+LMDB_ENDINGS = (".mdb", ".lmdb")
 MAX_VALUE_BYTES = 512_000_000
-PAGES_IN_MEMORY = 128
 
 _MAGIC = 0xBEEFC0DE
 _VERSION = 1
@@ -85,21 +88,28 @@ class _Page:
 class LmdbFile:
     """The records of the file ``path``; ``count`` is their number.
 
-    Forked processes can use it independently. Raises UnusableDatabase and OSError here and later: also if the file is
-    changed after it was opened.
+    Raises UnusableDatabase and OSError here and later: also if the file is changed after it was opened. Use it in a
+    ``with`` block.
     """
 
     def __init__(self, path: Path, below: Path | None = None) -> None:
         try:
-            with open_plain(path, below=below) as file:
-                self._descriptor = os.dup(file.fileno())
+            self._file = open_plain(path, below=below)
         except UnreadableFile as error:
             raise UnusableDatabase(str(error)) from error
-        self._close = weakref.finalize(self, os.close, self._descriptor)
-        self._pages: OrderedDict[int, _Page] = OrderedDict()
         self._state = self._stat()
         self.count: int
-        self._read_meta()
+        try:
+            self._read_meta()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
 
     def records(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield all keys with their values, in the order of the keys."""
@@ -115,7 +125,7 @@ class LmdbFile:
             pages_left -= 1
             if depth > _MAX_DEPTH or pages_left < 0:
                 raise UnusableDatabase("its pages are damaged")
-            page = self._page(number)
+            page = _Page(number, self._read(number * self._page_bytes, self._page_bytes))
             if not page.is_leaf:
                 waiting += [(page.child(place), depth + 1) for place in reversed(page.places)]
                 continue
@@ -129,32 +139,10 @@ class LmdbFile:
         if count < self.count:
             raise UnusableDatabase(f"only {count:,} of its {self.count:,} records are present")
 
-    def get(self, key: bytes) -> bytes:
-        """Return the value of ``key``; raises KeyError if there is none."""
-        number = self._root
-        for _ in range(_MAX_DEPTH):
-            if number == _NO_PAGE:
-                break
-            page = self._page(number)
-            place = _last_not_after(page, key)
-            if not page.is_leaf:
-                number = page.child(page.places[max(place, 0)]) if page.places else _NO_PAGE
-                continue
-            if place < 0:
-                break
-            size, flags, key_at, start = page.node(page.places[place])
-            if key_at != key:
-                break
-            return self._value(page, size, flags, start)
-        raise KeyError(key)
-
-    def close(self) -> None:
-        self._close()
-
     def _read_meta(self) -> None:
         """Use the newer of the two meta pages, which refers to the last completed transaction."""
         size = self._state[1]
-        head = os.pread(self._descriptor, _META_BYTES, 0)
+        head = os.pread(self._file.fileno(), _META_BYTES, 0)
         if not size:
             raise UnusableDatabase("the file is empty")
         if len(head) < _META_BYTES or _META.unpack_from(head, _PAGE_HEADER.size)[0] != _MAGIC:
@@ -166,7 +154,7 @@ class LmdbFile:
         self._page_bytes: int = first[0]
         if self._page_bytes not in _PAGE_SIZES:
             raise UnusableDatabase(f"it has pages of {self._page_bytes:,} bytes")
-        second = os.pread(self._descriptor, _META_BYTES, self._page_bytes)
+        second = os.pread(self._file.fileno(), _META_BYTES, self._page_bytes)
         if len(second) < _META_BYTES:
             raise UnusableDatabase("the file is truncated")
         metas = [head]
@@ -182,17 +170,6 @@ class LmdbFile:
         _, flags, _, _, _, _, self.count, self._root = _DATABASE.unpack_from(newest, main)
         if flags & (_REVERSED | _SORTED_DUPLICATES | _INTEGER_KEYS):
             raise UnusableDatabase("its keys are not sorted as in databases from Caffe and DIGITS")
-
-    def _page(self, number: int) -> _Page:
-        cached = self._pages.get(number)
-        if cached is not None:
-            self._pages.move_to_end(number)
-            return cached
-        page = _Page(number, self._read(number * self._page_bytes, self._page_bytes))
-        self._pages[number] = page
-        if len(self._pages) > PAGES_IN_MEMORY:
-            self._pages.popitem(last=False)
-        return page
 
     def _value(self, page: _Page, size: int, flags: int, start: int) -> bytes:
         if flags & (_SUB_DATABASE | _DUPLICATES):
@@ -215,14 +192,14 @@ class LmdbFile:
     def _read(self, offset: int, size: int) -> bytes:
         if size > MAX_VALUE_BYTES or offset + size > self._state[1]:
             raise UnusableDatabase("a record is damaged: it extends beyond the file")
-        data = os.pread(self._descriptor, size, offset)
+        data = os.pread(self._file.fileno(), size, offset)
         # After reading, because a writer may have reused the pages in between.
         if self._stat() != self._state or len(data) < size:
             raise UnusableDatabase("it was changed while it was read")
         return data
 
     def _stat(self) -> tuple[int, int]:
-        status = os.fstat(self._descriptor)
+        status = os.fstat(self._file.fileno())
         return status.st_mtime_ns, status.st_size
 
 
@@ -231,14 +208,33 @@ def _transaction(meta: bytes) -> int:
     return int(transaction)
 
 
-def _last_not_after(page: _Page, key: bytes) -> int:
-    """Return the index of the last node whose key is not after ``key``, or -1. The first key of a branch is empty."""
-    low, high = 0, len(page.places)
-    while low < high:
-        middle = (low + high) // 2
-        found = b"" if not page.is_leaf and middle == 0 else page.node(page.places[middle])[2]
-        if found <= key:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
+class LmdbDatabase:
+    """The records of the database ``path``, a folder with ``data.mdb``, or such a file; their names are the keys.
+
+    Raises UnusableSource.
+    """
+
+    format = "LMDB"
+
+    def __init__(self, path: Path, below: Path | None = None) -> None:
+        self.path, self._below = path, below
+        with self._opened() as file:
+            self.count = file.count
+
+    def records(self) -> Iterator[Stored]:
+        """Yield the records in the order of their keys; raises UnusableSource if the database is damaged."""
+        with self._opened() as file:
+            for key, value in file.records():
+                yield parse(os.fsdecode(key), value)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[LmdbFile]:
+        path = self.path / DATA_FILE if self.path.is_dir() else self.path
+        try:
+            with LmdbFile(path, self._below) as file:
+                yield file
+        except (UnusableDatabase, OSError) as error:
+            raise UnusableSource(
+                f"The database {show(str(self.path))} cannot be read: {error}.",
+                "Copy the complete database again.",
+            ) from error

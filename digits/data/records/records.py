@@ -199,13 +199,13 @@ def _own_features(record: Record) -> Features:
 @functools.lru_cache
 def _serialize_shared(format_name: str, height: int, width: int, channels: int) -> bytes:
     """Serialize the features that are the same for all records of a dataset."""
-    return _serialize(_shared_features(format_name, height, width, channels))
+    return serialize(_shared_features(format_name, height, width, channels))
 
 
 @functools.lru_cache(maxsize=4096)
 def _serialize_source(size: tuple[int, int], mode: str) -> bytes:
     """Serialize the features of a source; many sources of a dataset have the same size and mode."""
-    return _serialize(_source_features(size, mode))
+    return serialize(_source_features(size, mode))
 
 
 def _source_features(size: tuple[int, int], mode: str) -> Features:
@@ -227,7 +227,8 @@ def _shared_features(format_name: str, height: int, width: int, channels: int) -
     }
 
 
-def _serialize(features: Features) -> bytes:
+def serialize(features: Features) -> bytes:
+    """Return an Example of ``features``."""
     return b"".join(_serialized_parts(features))
 
 

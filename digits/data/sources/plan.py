@@ -219,8 +219,7 @@ class Plan:
     numbers, which `array` returns, instead of images. ``bits`` are those that its 16-bit images use; 0 means that it
     has none, as far as is known. `open` raises WiderValues as soon as an image uses more.
 
-    ``known_mean`` is the mean image of the train split,
-    [height, width, channels], if the source contains it. If ``padding`` (width, height) is given, images are padded
+    If ``padding`` (width, height) is given, images are padded
     to it before they are resized; see `images.pad`. ``objects`` are the sizes of the objects in the images, if it has
     any.
     """
@@ -234,7 +233,6 @@ class Plan:
     required_groups: int = 1
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"
-    known_mean: NDArray[np.float32] | None = None
     padding: tuple[int, int] | None = None
     bits: int = 0
     objects: ObjectSizes | None = None

@@ -17,7 +17,6 @@ from digits.data.sources.plan import show
 from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.classification.recipe import (
     CreateClassification,
-    Databases,
     DatasetFolder,
     FolderSplit,
     LabeledRecords,
@@ -49,6 +48,7 @@ from digits.kinds.forms.fields import (
     optional_path,
     text_field,
 )
+from digits.kinds.forms.old_datasets import OldDatasetFields
 from digits.kinds.forms.records import RecordFields, feature_field
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.tables import optional_name
@@ -177,6 +177,7 @@ def _of_splits(*makers: Callable[[str, str], Mapping[str, Any]]) -> type:
 class DatasetForm(
     UploadFields,
     RecordFields[CreateClassification],
+    OldDatasetFields[CreateClassification],
     _of_splits(_folder_fields, _text_file_fields, _table_fields),  # type: ignore[misc]
 ):
     """A dataset for image classification: from folders of classes, files that list images, or files with records."""
@@ -215,11 +216,6 @@ class DatasetForm(
 
     label_feature = feature_field("Label feature", LabeledRecords, "label_feature")
     record_labels = optional_path("Class names", LabeledRecords, "labels", "file")
-
-    database_train = text_field("Dataset or database", Databases, "folder", RequiredIf(), AllowedFiles())
-    database_val = text_field("Validation database", Databases, "val", AllowedFiles())
-    database_test = text_field("Test database", Databases, "test", AllowedFiles())
-    database_labels = optional_path("Labels", Databases, "labels", "file")
 
     s3_bucket = StringField("Bucket", default="", validators=[RequiredIf()])
     s3_path = StringField("Folder", default="")

@@ -39,10 +39,9 @@ from digits.data.sources.shares import CreateWithShares, Shares
 from digits.data.tables.parquet import ParquetImages
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.class_index import ClassIndex
-from digits.kinds.classification import databases, listing, record_files
+from digits.kinds.classification import listing, record_files
 from digits.kinds.classification.recipe import (
     CreateClassification,
-    Databases,
     DatasetFolder,
     FolderSplit,
     LabeledRecords,
@@ -145,7 +144,7 @@ def read(recipe: CreateClassification, progress: Progress) -> Plan:
 
 def _read_files(
     recipe: CreateClassification,
-    source: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases,
+    source: TextFiles | Tables | DatasetFolder | LabeledRecords,
     progress: Progress,
 ) -> Plan:
     names: list[str] | None = None
@@ -159,8 +158,6 @@ def _read_files(
         splits, names = listing.read_tables(tables, source, recipe.max_unusable_percent, progress, notes)
     elif isinstance(source, LabeledRecords):
         return record_files.plan(recipe, progress)
-    elif isinstance(source, Databases):
-        return databases.plan(recipe, source, progress)
     else:
         progress.reading(f"Reading {show(source.folder)}")
         contents = find(source.folder)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from pathlib import Path
+from typing import Any, ClassVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from digits.core.schema import Positive
+from digits.data.databases.convert import IMAGE, LABEL, Labels, OldDataset
 from digits.data.samples.catalog import Sample
 from digits.data.sources.shares import CreateWithShares, need_one_source
 from digits.data.tables.tables import Dialect
@@ -87,34 +89,24 @@ class LabeledRecords(RecordSource, kw_only=True, frozen=True, tag="tfrecord"):
     labels: str = ""
 
 
-class Databases(Struct, kw_only=True, frozen=True, tag="database"):
-    """Databases (LMDB or HDF5) of Caffe or DIGITS 4 to 6; see `digits.data.databases.folders`.
-
-    ``folder`` is that of a dataset job, or the database of the training images. ``labels`` is a file with the names of
-    the classes; by default that of the job, or else the names are the numbers.
-    """
-
-    folder: str
-    val: str = ""
-    test: str = ""
-    labels: str = ""
-
-
 class CreateClassification(CreateWithShares, kw_only=True):
     """Read images with one label each.
 
-    The source is ``files``, or folders with a sub-folder for each class: ``train``, and ``val`` and ``test`` if these
-    are separate. With ``sample``, a sample dataset of `digits.data.samples.catalog` is first downloaded to the parent
-    of the train folder, from ``sample_mirrors`` if its own address fails. Folders must contain at least two classes,
-    unless ``one_class``. With ``classes_from_names``, the class of an image is the beginning of its file name, up to
-    the last numbers, as in ``cat.0.jpg``; folders do not matter.
+    The source is ``files``, a ``database``, or folders with a sub-folder for each class: ``train``, and ``val`` and
+    ``test`` if these are separate. With ``sample``, a sample dataset of `digits.data.samples.catalog` is first
+    downloaded to the parent of the train folder, from ``sample_mirrors`` if its own address fails. Folders must
+    contain at least two classes, unless ``one_class``. With ``classes_from_names``, the class of an image is the
+    beginning of its file name, up to the last numbers, as in ``cat.0.jpg``; folders do not matter.
     """
+
+    database_labels: ClassVar[Labels] = "class"
 
     kind: str = "image-classification"
     train: FolderSplit | None = None
     val: FolderSplit | None = None
     test: FolderSplit | None = None
-    files: TextFiles | Tables | DatasetFolder | LabeledRecords | Databases | None = None
+    files: TextFiles | Tables | DatasetFolder | LabeledRecords | None = None
+    database: OldDataset | None = None
     one_class: bool = False
     classes_from_names: bool = False
     sample: str | None = None
@@ -122,12 +114,19 @@ class CreateClassification(CreateWithShares, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        need_one_source("a dataset for image classification", self, "train", "files")
+        need_one_source("a dataset for image classification", self, "train", "files", "database")
 
     @property
     def records(self) -> LabeledRecords | None:
         """The TFRecord files, if they are the source."""
         return self.files if isinstance(self.files, LabeledRecords) else None
+
+    def with_records(self, paths: dict[str, Any]) -> CreateClassification:
+        """Return the recipe with the TFRecord files of the converted ``database``; raises UnusableSource."""
+        assert self.database is not None
+        names = self.database.class_names()
+        files = LabeledRecords(**paths, image_feature=IMAGE, label_feature=LABEL, labels=names)
+        return structs.replace(self, database=None, files=files)
 
 
 Recipe = CreateClassification

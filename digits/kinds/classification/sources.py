@@ -16,12 +16,10 @@ from digits.data.sources.declared_splits import describe_splits, inner_root, spl
 from digits.data.sources.named_classes import named_classes_in
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.data.tables.tables import MAX_HEADER_BYTES
-from digits.kinds.classification import databases
 from digits.kinds.classification.listing import open_labels, splits_of, tables_of
 from digits.kinds.classification.reader import advise_names
 from digits.kinds.classification.recipe import (
     CreateClassification,
-    Databases,
     DatasetFolder,
     FolderSplit,
     LabeledRecords,
@@ -31,6 +29,7 @@ from digits.kinds.classification.recipe import (
 )
 from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.classification.uploads import UploadFields
+from digits.kinds.forms.old_datasets import OldDatasets
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import FormSource
 from digits.kinds.forms.summary import Suggestion, joined
@@ -437,21 +436,6 @@ class HuggingFace(FormSource):
         raise UnusableSource(f"{listed(path.name for path in train.paths)} has no rows.")
 
 
-class OldDatabases(FormSource):
-    """Databases of Caffe and of DIGITS 4 to 6."""
-
-    method = "database"
-    title = "LMDB, HDF5"
-    attribute = "files"
-    settings = Databases
-    path = "database_train"
-    own = ("database_{}",)
-
-    def check(self, form: Any, recipe: CreateClassification) -> None:
-        assert isinstance(recipe.files, Databases)
-        databases.find(recipe.files).close()
-
-
 FOLDERS, CLOUD = Folders(), Cloud()
 SOURCES: tuple[FormSource, ...] = (
     FOLDERS,
@@ -459,6 +443,6 @@ SOURCES: tuple[FormSource, ...] = (
     CsvLists(),
     HuggingFace(),
     Records(LabeledRecords, ClassMapping, attribute="files"),
-    OldDatabases(),
+    OldDatasets(),
     CLOUD,
 )

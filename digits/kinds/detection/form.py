@@ -51,6 +51,7 @@ from digits.kinds.forms.fields import (
     select,
     text_field,
 )
+from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
 from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.forms.source import FormSource, method_field
 from digits.kinds.forms.summary import Suggestion, joined
@@ -168,15 +169,17 @@ class BoxRecordFiles(Records):
 RECORDS = BoxRecordFiles(BoxRecords, BoxMapping)
 
 
-class DatasetForm(DialectFields[CreateDetection], RecordFields[CreateDetection]):
+class DatasetForm(
+    DialectFields[CreateDetection], RecordFields[CreateDetection], OldDatasetFields[CreateDetection]
+):
     """A dataset for object detection. The names of the fields of folders are those of DIGITS."""
 
     annotations_help = (
         f"Annotations are {describe()}. By default, those in the folder above are used, such as an export of Label "
-        "Studio or CVAT, a Hugging Face dataset, or a DIGITS job."
+        "Studio or CVAT, or a Hugging Face dataset."
     )
     RECIPE = CreateDetection
-    SOURCES = (AnnotationFiles(), RECORDS)
+    SOURCES = (AnnotationFiles(), RECORDS, OldDatasets())
 
     method = method_field(SOURCES)
     train_image_folder = text_field(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
-from msgspec import field
+from msgspec import field, structs
 
 from digits.core.recipe import Pixels
 from digits.core.schema import Whole
+from digits.data.databases.convert import CLASSES, DONT_CARE, EDGES, IMAGE, Labels, OldDataset
 from digits.data.sources.shares import CreateWithShares, need_one_source
 from digits.kinds.detection.formats.format import BoxTable
 from digits.kinds.detection.formats.formats import AUTO, FORMATS
+from digits.kinds.detection.formats.kitti import CLASSES as KITTI_CLASSES
 from digits.kinds.sources.records import RecordSource
 from digits.kinds.sources.split_lists import SplitLists
 
@@ -41,20 +43,23 @@ class CreateDetection(CreateWithShares, kw_only=True):
     """Read annotated images below ``images``, and their objects from ``labels``.
 
     ``labels`` is a folder or a file in a ``format`` of `digits.kinds.detection.formats.formats.FORMATS`, which is
-    detected by default. It can also be one of several shards or a pattern of Parquet files, which contain the images,
-    or the labels database of a DetectNet dataset, whose images are the database ``images``. The ``val_`` and ``test_``
-    sources are separate. ``classes`` are the names of those to use, in their order; by default, all. Validation objects
-    with a side shorter than ``val_min_box_size`` pixels are not used; by default, the format decides. If ``padding``
-    (width, height) is given, black pixels are added on the right and at the bottom up to this size before images are
-    resized. Instead of ``images`` and ``labels``, ``records`` can be the source. ``table`` describes CSV files.
-    ``class_names`` is a file with the names of the classes of YOLO files; by default, one beside or above the labels is
-    used. ``lists`` divide the images of ``labels``.
+    detected by default. It can also be one of several shards or a pattern of Parquet files, which contain the
+    images. The ``val_`` and ``test_`` sources are separate. ``classes`` are the names of those to use, in their
+    order; by default, all. Validation objects with a side shorter than ``val_min_box_size`` pixels are not used; by
+    default, the format decides. If ``padding`` (width, height) is given, black pixels are added on the right and at
+    the bottom up to this size before images are resized. Instead of ``images`` and ``labels``, ``records`` or a
+    ``database`` can be the source. ``table`` describes CSV files. ``class_names`` is a file with the names of the
+    classes of YOLO files; by default, one beside or above the labels is used. ``lists`` divide the images of
+    ``labels``.
     """
+
+    database_labels: ClassVar[Labels] = "boxes"
 
     kind: str = "image-object-detection"
     images: str = ""
     labels: str = ""
     records: BoxRecords | None = None
+    database: OldDataset | None = None
     format: str = AUTO
     table: BoxTable = BoxTable()
     class_names: str = ""
@@ -71,7 +76,19 @@ class CreateDetection(CreateWithShares, kw_only=True):
         """Raise ValueError unless there is exactly one source, in a known format."""
         if self.format not in (AUTO, *FORMATS):
             raise ValueError(f"the format of annotations “{self.format}” is unknown")
-        need_one_source("a dataset for object detection", self, "labels", "records")
+        need_one_source("a dataset for object detection", self, "labels", "records", "database")
+
+    @property
+    def database_classes(self) -> list[str]:
+        """The names of the classes in databases by number, by default those of KITTI in DIGITS."""
+        return self.classes or [DONT_CARE, *KITTI_CLASSES]
+
+    def with_records(self, paths: dict[str, Any]) -> CreateDetection:
+        """Return the recipe with the TFRecord files of the converted ``database``."""
+        boxes = BoxRecords(
+            **paths, image_feature=IMAGE, box_features=[*EDGES], box_units="pixels", class_feature=CLASSES
+        )
+        return structs.replace(self, database=None, records=boxes)
 
 
 Recipe = CreateDetection

@@ -32,9 +32,10 @@ from digits.core.job import Job
 from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
 from digits.data.data_roots import FileType, Roots
-from digits.data.databases.folders import find_job, is_database
+from digits.data.databases.convert import format_of, is_job
 from digits.data.images.lists import need_an_image
 from digits.data.records.shards import is_pattern
+from digits.data.sources.plan import UnusableSource, show
 from digits.kinds.forms.request_fields import parse_flag
 
 NAME_LENGTH = 200
@@ -619,14 +620,17 @@ class AllowedPath:
 def need_images(field: Field) -> None:
     """Raise ValidationError if the folder in a field contains no images.
 
-    Only the first entries are examined. Remote addresses, files, databases and their dataset jobs are valid.
+    Only the first entries are examined. Remote addresses and files are valid.
     """
     folder = Path(field.data or "")
     if not field.data or not folder.is_dir():
         return
     with as_field_error():
-        if not is_database(folder) and find_job(folder) is None:
-            need_an_image(folder)
+        if is_job(folder) or format_of(folder):
+            raise UnusableSource(
+                f"{show(field.data)} contains databases.", "Choose the source “LMDB, HDF5” (method=database)."
+            )
+        need_an_image(folder)
 
 
 def check_images(form: Form, names: Iterable[str]) -> bool:

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import structs
 
 from digits.core.recipe import MAX_SIDE_PIXELS, CreateDataset
+from digits.data.databases.convert import HEAD, Converted
 from digits.data.images import images
 from digits.data.images.object_sizes import LostObjects
 from digits.data.records.features import ExampleFeatures, FeatureInfo, ImageFeature, describe_features
@@ -45,6 +46,7 @@ from digits.data.sources.shares import CreateWithShares
 from digits.kinds import kind_named
 from digits.kinds.forms.summary import SourceSummary, Suggestion
 from digits.kinds.recipes import read_source
+from digits.kinds.sources.old_datasets import convert_source, has_databases
 from digits.kinds.sources.records import NO_TARGET
 
 # Limits of a summary; its cost is dominated by listing this many files.
@@ -56,6 +58,8 @@ MAX_BYTES = 32 << 20
 SECONDS_BETWEEN = 0.7
 MAX_COLUMNS, MAX_CELL_CHARACTERS, MAX_FEATURES = 20, 80, 50
 SAMPLE_IMAGES = 32
+# The records of each database that are converted.
+SAMPLE_RECORDS = 1000
 MAX_SAMPLE_BYTES = 32_000_000
 MAX_SAMPLE_PIXELS = 20_000_000
 THUMBNAIL = (96, 96)
@@ -206,13 +210,19 @@ def summarize(
     if form.are_of_source(errors):
         summary.problems = [text for texts in errors.values() for text in texts]
         return replace(summary, errors=errors, finished=True)
+    converted = None
     with contextlib.ExitStack() as stack:
         if form.used_uploads():
             form.save_uploads(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         try:
             recipe = _recipe_of(form, is_valid=not errors)
             summary.suggestion = form.suggestion or form.source.suggest(form, recipe)
+            if has_databases(recipe):
+                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                recipe, converted = convert_source(recipe, folder, progress, SAMPLE_RECORDS)
             plan = read_source(_for_summary(recipe), progress)
+            if converted:
+                _describe_databases(converted, progress)
         except (UnusableSource, OSError) as error:
             if progress.is_partial:  # the rest may have what is missing
                 summary.facts.append("The source is examined when the dataset is created.")
@@ -234,6 +244,23 @@ def summarize(
                 with contextlib.suppress(OSError):
                     add_records(summary, plan, recipe)
     return replace(summary, errors=errors, finished=True)
+
+
+def _describe_databases(converted: Converted, progress: PartialProgress) -> None:
+    """Replace what the summary says about TFRecord files by the databases that were ``converted``."""
+    summary, splits = progress.summary, converted.splits
+    total = sum(split.count for split in splits.values())
+    summary.facts[:1] = [f"{count_of(total, 'record')} in {count_of(len(splits), 'database')}."]
+    summary.table_title, summary.table_head = "Databases", HEAD
+    summary.table = [split.row(name) for name, split in splits.items()]
+    summary.pictures, summary.options = [], {}
+    faults = Causes()
+    for item in converted.unusable:
+        faults.add(item.path, item.reason)
+    if faults.count:
+        count = count_of(faults.count, "record")
+        progress.say(f"{count} cannot be used: {faults.describe()}. {faults.remedy}", is_problem=True)
+    summary.problems += converted.warnings
 
 
 def _recipe_of(form: Any, is_valid: bool) -> Any:

@@ -13,7 +13,6 @@ from wtforms.validators import ValidationError
 from digits.core.recipe import MAX_SIDE_PIXELS
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
-from digits.data.databases.folders import find_job
 from digits.data.images import images
 from digits.data.images.lists import walk_images
 from digits.data.sources.declared_splits import describe_splits, split_folders
@@ -30,6 +29,7 @@ from digits.kinds.forms.fields import (
     paths_field,
     text_field,
 )
+from digits.kinds.forms.old_datasets import OldDatasetFields
 from digits.kinds.forms.records import RecordFields, feature_field
 from digits.kinds.forms.source import FormSource
 from digits.kinds.forms.summary import Suggestion, joined
@@ -106,7 +106,6 @@ class Folders(FormSource):
         if folders:
             if split == "train":
                 root = Path(image_field.data)
-                _use_validation(form, root)
                 form.found.append(_describe_sources(root, *folders))
                 if lists := self.find_lists(form, root, folders[0]):
                     form.set(**list_fields(lists))
@@ -135,9 +134,7 @@ class Folders(FormSource):
 
     def find_sources(self, form: ImageDatasetForm[Any], root: Path) -> tuple[Path, Path] | None:
         """Return the allowed paths of the images and the targets in ``root``, or None."""
-        job = find_job(root)
-        databases = (job.images["train"], job.targets["train"]) if job and "train" in job.targets else None
-        folders = databases or find_folders(root, self._target_folders)
+        folders = find_folders(root, self._target_folders)
         siblings = [] if folders else [*find_similar_folders(root, self._target_folders).items()]
         if len(siblings) == 1:
             folders = siblings[0]
@@ -172,7 +169,7 @@ class Folders(FormSource):
 
     def find_lists(self, form: ImageDatasetForm[Any], root: Path, images: Path) -> Lists:
         """Return the lists of the splits in ``root``, unless any are entered."""
-        if self.own_splits(form) or form.text_of("train_list") or find_job(root):
+        if self.own_splits(form) or form.text_of("train_list"):
             return {}
         return find_lists(root, images, form.meta.data_roots.contain, "Segmentation")
 
@@ -194,17 +191,6 @@ def _split_fields(splits: Mapping[str, tuple[Path, Path | None]]) -> dict[str, s
     for split, paths in splits.items():
         fields |= dict(zip(FOLDERS[split], (str(path or "") for path in paths), strict=True))
     return fields
-
-
-def _use_validation(form: ImageDatasetForm[Any], root: Path) -> None:
-    """Use the validation databases of the folder of a generic dataset of DIGITS 4 to 6, unless others are set."""
-    job = find_job(root)
-    if job and "val" in job.targets and not form["has_val_folder"].data:
-        form.set(
-            has_val_folder=True,
-            validation_feature_folder=str(job.images["val"]),
-            validation_label_folder=str(job.targets["val"]),
-        )
 
 
 class Table(FormSource):
@@ -233,9 +219,12 @@ class Table(FormSource):
 
 
 class TargetImageForm(
-    DialectFields[AnyTargetRecipe], RecordFields[AnyTargetRecipe], Generic[AnyTargetRecipe]
+    DialectFields[AnyTargetRecipe],
+    RecordFields[AnyTargetRecipe],
+    OldDatasetFields[AnyTargetRecipe],
+    Generic[AnyTargetRecipe],
 ):
-    """Base class of the forms of datasets of images with target images, in folders, tables or TFRecord files.
+    """Base class of the forms of datasets of images with target images.
 
     The first one of the ``SOURCES`` is of the class `Folders`.
     """

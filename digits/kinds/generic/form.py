@@ -7,6 +7,7 @@ from typing import Any
 from wtforms import StringField
 
 from digits.core.recipe import CreateDataset
+from digits.data.databases.convert import OldDataset
 from digits.data.sources.plan import UnusableSource
 from digits.kinds import kind_named
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
@@ -20,9 +21,10 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.records import ShapeField, feature_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.generic.databases import Databases
+from digits.kinds.generic.databases import recipe_for
 from digits.kinds.generic.reader import map_features
 from digits.kinds.generic.recipe import CreateGeneric
+from digits.kinds.sources.old_datasets import has_databases
 
 
 class Records(FormSource):
@@ -46,7 +48,7 @@ class Prebuilt(FormSource):
     """Databases of images and of labels, which become a dataset of another kind. There is no summary of them."""
 
     path = "prebuilt_train_images"
-    settings = Databases
+    settings = OldDataset
 
     @property
     def scanned_paths(self) -> tuple[str, ...]:
@@ -56,22 +58,21 @@ class Prebuilt(FormSource):
         return {"val", "test"}  # databases are not divided
 
     def is_in(self, recipe: CreateDataset) -> bool:
-        return Databases.of(recipe) is not None
+        return has_databases(recipe)
 
-    def fill(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
-        if databases := Databases.of(recipe):
-            form.fill_struct(databases)
+    def fill(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+        form.fill_struct(recipe.database)
 
     def read(self, form: ImageDatasetForm[Any]) -> dict[str, Any]:
         return {"train": ""}  # a draft that is not used: the databases make the recipe
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateDataset) -> None:
-        databases = form.struct(Databases)
+        databases = form.struct(OldDataset)
         if form["record_train"].data:
             form.add_error("record_train", "Enter either TFRecord files or databases.")
-        if databases.val_images and bool(databases.labels) != bool(databases.val_labels):
+        if databases.val and bool(databases.targets) != bool(databases.val_targets):
             raise UnusableSource("Enter labels for both training and validation, or for neither.")
-        databases.check()
+        recipe_for(databases, {})
 
 
 RECORDS, PREBUILT = Records(), Prebuilt()
@@ -109,10 +110,10 @@ class DatasetForm(SharesForm[Any]):
     )
     force_same_shape = SwitchField("Images of a different size", yes="Refuse", no="Resize", default=True)
 
-    prebuilt_train_labels = optional_path("Training labels", Databases, "labels", "folder")
-    prebuilt_val_images = optional_path("Validation images", Databases, "val_images", "folder")
-    prebuilt_val_labels = optional_path("Validation labels", Databases, "val_labels", "folder")
-    prebuilt_train_images = optional_path("Training images", Databases, "images", "folder")
+    prebuilt_train_labels = optional_path("Training labels", OldDataset, "targets", "folder")
+    prebuilt_val_images = optional_path("Validation images", OldDataset, "val", "folder")
+    prebuilt_val_labels = optional_path("Validation labels", OldDataset, "val_targets", "folder")
+    prebuilt_train_images = optional_path("Training images", OldDataset, "train", "folder")
     prebuilt_mean_file = StringField("Mean file", default="")
 
     @property
@@ -130,7 +131,7 @@ class DatasetForm(SharesForm[Any]):
 
     def recipe(self) -> CreateDataset:
         if self.source is PREBUILT:
-            return self.struct(Databases).recipe(self.image_settings())
+            return recipe_for(self.struct(OldDataset), self.image_settings())
         mapping = map_features(self.draft())
         height, width, _ = mapping.shape
         image = {"height": height, "width": width, "channels": mapping.channels, "resize_mode": "squash"}

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from digits.core.recipe import MAX_SIDE_PIXELS
-from digits.data.databases.folders import find_job, is_database
+from digits.data.databases.convert import format_of, is_job
 from digits.data.images import images
 from digits.data.images.images import Geometry, UnusableImage
 from digits.data.records import files as record_files
@@ -85,7 +85,7 @@ class Mapping:
 def find(recipe: CreateGeneric) -> RecordFiles:
     """Return the files of ``recipe``; raises UnusableSource."""
     folder = Path(recipe.train)
-    if is_database(folder) or find_job(folder) is not None:
+    if is_job(folder) or (folder.exists() and format_of(folder)):
         raise UnusableSource(f"{show(recipe.train)} contains LMDB or HDF5 databases. {DATABASE_ADVICE}")
     return record_files.find_files(recipe.train, {"val": recipe.val, "test": recipe.test})
 

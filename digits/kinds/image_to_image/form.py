@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from digits.kinds.forms.old_datasets import OldDatasets
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.target_images import Folders, Table, TargetImageForm
@@ -18,6 +19,7 @@ class DatasetForm(TargetImageForm[CreateImageToImage]):
         Folders(("targets", "target", "outputs", "output", "labels", "clean")),
         Table(),
         Records(TargetImageRecords, TargetImageMapping),
+        OldDatasets(),
     )
 
     method = method_field(SOURCES)

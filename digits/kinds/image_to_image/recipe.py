@@ -9,6 +9,7 @@ class CreateImageToImage(CreateWithTargetImages, kw_only=True):
     """Read images and target images; without the latter, each image is its own target."""
 
     needs_targets = False
+    database_labels = "any image"
 
     # The name that DIGITS uses for this kind.
     kind: str = "image-processing"

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.machine.programs import Program, limit_resources
-from digits.data.databases.folders import open_arrays
+from digits.data.databases.convert import open_database
 from digits.data.images import images
 from digits.data.models import predictions
 from digits.data.models.predictions import ListedImage
@@ -134,12 +134,8 @@ def _in_records(
 
 def _in_database(path: Path) -> Iterator[NamedInput]:
     """Yield the images of a database by their keys; raises UnusableSource."""
-    database = open_arrays(path)
-    try:
-        for entry in database.entries():
-            yield entry.name, partial(database.read, entry.name), None
-    finally:
-        database.close()
+    for stored in open_database(path).records():
+        yield stored.name, stored.image, None
 
 
 def main() -> None:

@@ -2,49 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from wtforms.validators import Length, Optional
 
-from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.fields import Binding, NamesField, optional_path
+from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
 from digits.kinds.forms.records import RecordFields, Records
 from digits.kinds.forms.source import method_field
-from digits.kinds.forms.summary import Suggestion
 from digits.kinds.forms.tables import TableFields, Tables
-from digits.kinds.regression.databases import find, is_database, open_images
 from digits.kinds.regression.reader import open_numbers
 from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.regression.records import NumberMapping
 
 
 class _Numbers(Tables):
-    """A table of images and numbers, or databases of DIGITS."""
+    """A table of images and numbers."""
 
     def fill(self, form: Any, recipe: CreateRegression) -> None:  # type: ignore[override]
         super().fill(form, recipe)
         if not form.image_folder.data or recipe.val_folder == recipe.folder:
             form.set(val_image_folder="")
 
-    def check(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> None:  # type: ignore[override]
-        if not is_database(Path(recipe.table)):
-            super().check(form, recipe)
-            return
-        for images in open_images(find(recipe.sources())).values():
-            images.close()
 
-    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateRegression) -> Suggestion | None:  # type: ignore[override]
-        return None if is_database(Path(recipe.table)) else super().suggest(form, recipe)
-
-
-class DatasetForm(TableFields[CreateRegression], RecordFields[CreateRegression]):
+class DatasetForm(
+    TableFields[CreateRegression], RecordFields[CreateRegression], OldDatasetFields[CreateRegression]
+):
     """A dataset for regression, from a table of images and numbers, databases of DIGITS, or TFRecord files."""
 
     RECIPE = CreateRegression
     SOURCES = (
         _Numbers(open_numbers, "target_columns", "val_image_folder"),
         Records(NumberRecords, NumberMapping),
+        OldDatasets(),
     )
 
     method = method_field(SOURCES)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ from digits.data.tables.tables import (
     open_tables,
 )
 from digits.data.targets.numbers import Numbers
-from digits.kinds.regression import databases
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
 from digits.kinds.regression.records import NumberMapping
 from digits.kinds.sources.records import divide_records, read_records
@@ -54,9 +52,6 @@ def read(recipe: CreateRegression, progress: Progress) -> Plan:
     if recipe.records:
         mapping, splits = read_records(recipe, NumberMapping, progress, notes)
         splits, names = divide_records(splits, recipe), mapping.names
-    elif databases.is_database(Path(recipe.table)):
-        splits = divide_rows(recipe, databases.read(recipe.sources(), progress))
-        names = databases.column_names(len(splits["train"].targets[0]))
     else:
         splits, names = read_tables(recipe, progress, notes)
     values = {name: np.array(split.targets, np.float64) for name, split in splits.items()}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import field
+from typing import Any, ClassVar
 
+from msgspec import field, structs
+
+from digits.data.databases.convert import IMAGE, LABEL, Labels, OldDataset
 from digits.data.sources.shares import need_one_source
 from digits.kinds.sources.records import RecordSource
 from digits.kinds.sources.tables import CreateFromTable
@@ -21,19 +24,26 @@ class NumberRecords(RecordSource, kw_only=True, frozen=True):
 class CreateRegression(CreateFromTable, kw_only=True):
     """Read a table of images and numbers: those of ``target_columns``, by default all other columns.
 
-    ``table`` can also be the folder of a generic dataset of DIGITS 4 to 6; see `digits.kinds.regression.databases`.
-    Instead of a table, ``records`` can be the source.
+    Instead of a table, ``records`` or a ``database`` can be the source.
     """
+
+    database_labels: ClassVar[Labels] = "numbers"
 
     kind: str = "image-regression"
     table: str = ""
     folder: str = ""
     target_columns: list[str] = field(default_factory=list)
     records: NumberRecords | None = None
+    database: OldDataset | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        need_one_source("a dataset for regression", self, "table", "records")
+        need_one_source("a dataset for regression", self, "table", "records", "database")
+
+    def with_records(self, paths: dict[str, Any]) -> CreateRegression:
+        """Return the recipe with the TFRecord files of the converted ``database``."""
+        records = NumberRecords(**paths, image_feature=IMAGE, target_features=[LABEL])
+        return structs.replace(self, database=None, records=records)
 
 
 Recipe = CreateRegression

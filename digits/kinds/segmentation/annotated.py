@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 
 from digits.core.files import walk
-from digits.data.databases.folders import is_database
 from digits.data.images import images
 from digits.data.images.images import Size
 from digits.data.images.lists import ImageList
@@ -54,7 +53,7 @@ def are_annotated(folders: TargetImageFolders) -> bool:
         return targets.is_file()
     is_shared = os.path.realpath(images) == os.path.realpath(targets)
     files = (name for _, names in walk(targets, skips_hidden=True) for name in names)
-    if is_database(targets) or (not is_shared and any(map(is_image, files))) or not is_detected(targets):
+    if (not is_shared and any(map(is_image, files))) or not is_detected(targets):
         return False
     chosen = find_format(targets)
     if chosen.stores_images or not is_shared:

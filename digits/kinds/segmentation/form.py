@@ -19,6 +19,7 @@ from digits.data.tables.tables import is_image
 from digits.kinds.detection.formats.formats import find_file, find_sources
 from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.fields import AllowedPath, as_field_error, check_images, choices, optional_path
+from digits.kinds.forms.old_datasets import OldDatasets
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.target_images import FOLDERS, Folders, Table, TargetImageForm
@@ -168,6 +169,7 @@ class DatasetForm(TargetImageForm[CreateSegmentation]):
         _Folders(MASK_FOLDERS),
         Table(),
         Records(TargetImageRecords, TargetImageMapping),
+        OldDatasets(),
     )
 
     method = method_field(SOURCES)

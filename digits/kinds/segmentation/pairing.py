@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.databases.folders import is_database
 from digits.data.images import images
 from digits.data.images.images import UnusableImage
 from digits.data.images.lists import ImageList
@@ -75,7 +74,7 @@ def pair_masks(
         return pair_lists(folders, _divide(lists[0]))
     paired = pair_lists(folders, lists)
     are_moved = all(os.path.dirname(image) != os.path.dirname(mask) for image, mask in paired.matches.names)
-    if is_database(Path(folders.targets)) or not are_moved:
+    if not are_moved:
         return paired
     classes = _match_class_folders(*(item.files for item in lists))
     if not classes or (paired.matches.names and _are_parts(classes)):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from digits.core.schema import Percent
+from digits.data.databases.convert import IMAGE, TARGET, Labels, OldDataset
 from digits.data.sources.shares import CreateWithShares, need_one_source
 from digits.kinds.sources.records import RecordSource
 from digits.kinds.sources.split_lists import SplitLists
@@ -19,8 +20,7 @@ class TargetImageFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names.
 
     Without the latter, or if both are the same, images are their own targets; for kinds that need targets, the same
-    folder contains both. Either can also be an LMDB or HDF5
-    database, whose keys or numbers of records are the names. For some kinds, ``targets`` can also be a file.
+    folder contains both. For some kinds, ``targets`` can also be a file.
     """
 
     images: str
@@ -62,7 +62,7 @@ class TargetImageTable(TableSettings, kw_only=True, frozen=True):
 
 
 class CreateWithTargetImages(CreateWithShares, kw_only=True):
-    """Read images and target images from the folders ``train``, from ``records``, or from a ``table``.
+    """Read images and target images from the folders ``train``, from ``records``, a ``database``, or a ``table``.
 
     ``val`` and ``test`` are separate folders, and ``lists`` divide the images of ``train``. Records and rows of a class
     that ``needs_targets`` must have target images; ``target_word`` is the word for one.
@@ -70,6 +70,7 @@ class CreateWithTargetImages(CreateWithShares, kw_only=True):
 
     needs_targets: ClassVar[bool] = True
     target_word: ClassVar[str] = "target image"
+    database_labels: ClassVar[Labels] = "image"
 
     train: TargetImageFolders | None = None
     val: TargetImageFolders | None = None
@@ -77,11 +78,17 @@ class CreateWithTargetImages(CreateWithShares, kw_only=True):
     lists: SplitLists = SplitLists()
     pct_val: Percent = 10.0
     records: TargetImageRecords | None = None
+    database: OldDataset | None = None
     table: TargetImageTable | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError unless there is exactly one source."""
-        need_one_source("a dataset with target images", self, "train", "records", "table")
+        need_one_source("a dataset with target images", self, "train", "records", "table", "database")
+
+    def with_records(self, paths: dict[str, Any]) -> Self:
+        """Return the recipe with the TFRecord files of the converted ``database``."""
+        records = TargetImageRecords(**paths, image_feature=IMAGE, target_feature=TARGET)
+        return structs.replace(self, database=None, records=records)
 
     def folders(self) -> dict[str, TargetImageFolders]:
         """Return the folders of the splits that have some, train first."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from digits.data.databases.folders import is_database, open_arrays
 from digits.data.images.lists import ImageList, list_images
 from digits.data.sources.plan import (
     ImageFolder,
@@ -42,12 +41,12 @@ class FoundTargetImages:
     @cached_property
     def images(self) -> ImageSource:
         """The source of the images."""
-        return _open_source(Path(self.folders.images))
+        return ImageFolder(Path(self.folders.images))
 
     @cached_property
     def target_images(self) -> ImageSource:
         """The source of the target images, which may be the images themselves."""
-        return _open_source(Path(self.folders.targets)) if self.folders.has_targets else self.images
+        return ImageFolder(Path(self.folders.targets)) if self.folders.has_targets else self.images
 
     def remarks(self, target: str) -> list[str]:
         """Return warnings about files that are not used; ``target`` is the word for a target image."""
@@ -81,19 +80,6 @@ class FoundTargetImages:
 Pair = Callable[[TargetImageFolders, list[ImageList]], FoundTargetImages]
 
 
-def list_database(path: Path) -> ImageList:
-    """Return the names of the images of a database; raises UnusableSource."""
-    database = open_arrays(path)
-    try:
-        return ImageList(path, database.names())
-    finally:
-        database.close()
-
-
-def _open_source(path: Path) -> ImageSource:
-    return open_arrays(path) if is_database(path) else ImageFolder(path)
-
-
 def pair_lists(folders: TargetImageFolders, lists: list[ImageList]) -> FoundTargetImages:
     """Pair the files of a list of images and one of targets; without the latter, images with themselves."""
     images, *targets = lists
@@ -108,10 +94,7 @@ def find_target_images(
     folders: TargetImageFolders, progress: Progress, pair: Pair = pair_lists
 ) -> FoundTargetImages:
     """List the folders of a split, and ``pair`` their files; raises UnusableSource."""
-    lists = [
-        list_database(path) if is_database(path) else list_images(path, progress, other)
-        for path, other in folders.each()
-    ]
+    lists = [list_images(path, progress, other) for path, other in folders.each()]
     return pair(folders, lists)
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.model_job import ModelJob
 from digits.data.data_roots import Roots
-from digits.data.databases.folders import FEATURES, is_database, is_database_file
+from digits.data.databases.convert import FEATURES, format_of
 from digits.data.manifest import Manifest
 from digits.data.models import predictions
 from digits.data.sources.plan import count_of
@@ -114,5 +114,7 @@ def _check_takes_images(job: ModelJob, dataset: DatasetJob, manifest: Manifest) 
 def _database_at(path: Path) -> Path | None:
     """Return the LMDB or HDF5 database at ``path``, that of the images for a split of a generic dataset, or None."""
     if path.is_dir():
-        return next((folder for folder in (path, path / FEATURES) if is_database(folder)), None)
-    return path if is_database_file(path) else None
+        return next(
+            (folder for folder in (path / FEATURES, path) if folder.is_dir() and format_of(folder)), None
+        )
+    return path if format_of(path) else None

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from digits.core.files import open_plain
 from digits.data import manifest as manifests
 from digits.data.arrays import read_array
-from digits.data.databases import caffe
+from digits.data.databases.mean_image import read_mean
 from digits.data.images import images
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.models import archive as model_archive
@@ -80,7 +80,7 @@ def _mean_in(folder: Path, info: model_archive.Info, manifest: Manifest) -> NDAr
                     f"The mean image {name} cannot be read: {error}.", "Download the model again."
                 ) from error
     elif path.suffix == ".binaryproto":
-        mean = caffe.read_mean(path, below=folder)
+        mean = read_mean(path, below=folder)
     else:
         mean = images.as_pixels(images.open_picture(path, manifest.channels).image)
         mean = mean.reshape(*mean.shape[:2], manifest.channels)

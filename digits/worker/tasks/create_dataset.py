@@ -24,13 +24,14 @@ from numpy.typing import NDArray
 from digits.core.csv_cells import harmless
 from digits.core.errors import DigitsError
 from digits.core.events import EventLog
-from digits.core.files import is_disk_full, write_bytes, write_json
+from digits.core.files import is_disk_full, remove_tree, write_bytes, write_json
 from digits.core.recipe import CreateDataset
 from digits.core.remote import replace_texts
 from digits.core.splits import SPLITS
 from digits.data import parallel
 from digits.data.images import images
 from digits.data.manifest import (
+    CONVERTED_FOLDER,
     FEATURES_FILE,
     LABELS_FILE,
     SKIPPED_FILE,
@@ -44,6 +45,7 @@ from digits.data.samples import samples
 from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.sources.plan import Plan, SkippedParts, Unusable, UnusableSource, WiderValues, count_of, show
 from digits.kinds.recipes import build_recipe, read_source
+from digits.kinds.sources.old_datasets import convert_source, has_databases
 from digits.worker.creation import mean_image
 from digits.worker.creation.report import Report
 from digits.worker.creation.shards import (
@@ -61,8 +63,6 @@ from digits.worker.failure import UserFault
 
 # Smaller sources are read to the end even if too many images are unusable, so that the message has their number.
 MAX_IMAGES_COUNTED = 2000
-# DIGITS 6 rounds mean images.
-MAX_MEAN_DIFFERENCE = 1.0
 
 
 def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -91,7 +91,9 @@ class Creation:
         written: dict[str, Written] = {}
         try:
             self._fetch()
+            self._convert()
             result = self._make(self._plan(), written)
+            remove_tree(self._job_folder / CONVERTED_FOLDER, ignore_errors=True)
             if self._copies is not None:
                 self._copies.remove()
             return result
@@ -126,6 +128,21 @@ class Creation:
         body = msgspec.to_builtins(recipe) | {"remote": None}
         self._recipe = build_recipe(replace_texts(body, self._copies.paths))
 
+    def _convert(self) -> None:
+        """Convert the recipe's databases, and read the result instead."""
+        if not has_databases(self._recipe):
+            return
+        try:
+            folder = self._job_folder / CONVERTED_FOLDER
+            self._recipe, converted = convert_source(self._recipe, folder, self._report)
+        except UnusableSource as error:
+            raise UserFault(error.message, error.hint) from error
+        show_copies = self._report.show
+        self._report.show = lambda text: show_copies(converted.show(text))
+        self._skipped += converted.unusable
+        for warning in converted.warnings:
+            self._report.warn(warning)
+
     def _plan(self) -> Plan:
         try:
             plan = read_source(self._recipe, self._report)
@@ -151,7 +168,6 @@ class Creation:
         self._warn_of_fractions(written)
         mean = total / written["train"].count
         mean_image.save(mean, plan.dtype, self._job_folder)
-        self._compare_mean(mean, plan)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
@@ -309,18 +325,6 @@ class Creation:
         for split in written.values():
             features.merge(split.features)
         write_json(self._job_folder / FEATURES_FILE, features.as_json(plan.target))
-
-    def _compare_mean(self, mean: NDArray[np.float64], plan: Plan) -> None:
-        """Warn if the mean image differs from the known one by more than rounding; resized images are not compared."""
-        known = plan.known_mean
-        if known is None or known.shape != mean.shape:
-            return
-        difference = float(np.abs(known - mean).max())
-        if difference > MAX_MEAN_DIFFERENCE:
-            self._report.warn(
-                f"The recomputed mean image differs from the source’s mean image by up to {difference:.1f} of 255. "
-                "The recomputed one is used."
-            )
 
     def _need_room(self, plan: Plan) -> None:
         """Fail early if the dataset cannot fit on the disk; the compression ratio of PNG and JPEG is not known

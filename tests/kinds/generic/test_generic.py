@@ -202,7 +202,7 @@ def test_databases_become_a_dataset_of_the_kind_of_their_labels(tmp_path: Path) 
         assert (created.manifest.kind, created.manifest.shape) == (kind, (6, 8, channels))
 
     found = forms.errors(**(images | old_fields(made["masks"], "labels")))
-    assert "post the paths as feature_folder and label_folder" in found["prebuilt_train_images"][0]
+    assert "post the paths as database_train and database_targets" in found["prebuilt_train_images"][0]
     found = forms.errors(**images, prebuilt_train_labels=made["labels"]["train"])
     assert "labels for both" in found["prebuilt_train_images"][0]
     assert list(forms.errors(**images, record_train="/a")) == ["record_train"]

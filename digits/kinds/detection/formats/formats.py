@@ -12,7 +12,6 @@ from digits.data.sources import dataset_folder
 from digits.data.sources.declared_splits import declares_splits, inner_root, split_folders, split_named
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.data.sources.target_images import find_folders, find_split_pairs
-from digits.kinds.detection import detectnet
 from digits.kinds.detection.annotations import Annotations
 from digits.kinds.detection.formats import (
     box_table,
@@ -50,7 +49,6 @@ FORMATS = {
         vgg.FORMAT,
         json_lines.FORMAT,
         parquet_files.FORMAT,
-        detectnet.FORMAT,
     )
 }
 
@@ -109,15 +107,12 @@ def find_format(labels: Path, name: str = AUTO) -> Format:
 def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
     """Return the folder of the images and the annotations of each split in ``root``, a folder that contains both.
 
-    These are the layouts of annotation tools, of the Hugging Face Hub and of DIGITS: a COCO, CVAT or metadata file,
+    These are the layouts of annotation tools, and of the Hugging Face Hub: a COCO, CVAT or metadata file,
     folders with usual names, or images beside their annotations, for all images or for each split; metadata files;
-    Parquet files; and the databases of a dataset job. Without folders or files for splits, all images are for
+    and Parquet files. Without folders or files for splits, all images are for
     training. See `inner_root` for folders in folders. The result is empty if there are no annotations. Raises
     UnusableSource.
     """
-    databases = detectnet.find_databases(root)
-    if databases:
-        return databases
     root = inner_root(root)
     folders = find_folders(root, LABEL_FOLDERS)
     if splits := _declared_splits(root, folders) or _coco_files(root):

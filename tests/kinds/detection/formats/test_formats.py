@@ -10,7 +10,6 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -27,7 +26,6 @@ from digits.kinds.detection.formats.format import BoxTable
 from digits.kinds.detection.formats.formats import detect, find_sources, open_annotations
 from digits.kinds.detection.formats.label_files import InvalidAnnotation
 from digits.kinds.detection.recipe import CreateDetection
-from tests import old_databases
 
 WIDTH, HEIGHT = 80, 40
 # Two objects in a.png, one in b.png, none in c.png.
@@ -359,52 +357,6 @@ def test_parquet_files_with_lists_of_objects(folder: Path) -> None:
         pq.write_table(table.drop_columns([column]), folder / "faulty.parquet")
         with pytest.raises(UnusableSource, match=f"faulty.parquet has {message}"):
             plan(folder, folder / "faulty.parquet")
-
-
-def detectnet(objects: list[tuple[int, float, float, float, float]]) -> np.ndarray[Any, Any]:
-    """Encode objects as DIGITS did: float32 [1, objects + 2, 16], of which the last row is empty."""
-    array = np.zeros((1, len(objects) + 2, 16), np.float32)
-    array[0, 0, :2] = len(objects), 16
-    for row, (number, left, top, right, bottom) in zip(array[0, 1:], objects, strict=False):
-        row[:6] = left, top, right - left, bottom - top, 0, number
-    return array
-
-
-def write_detectnet_lmdb(folder: Path, arrays: list[np.ndarray[Any, Any]]) -> None:
-    pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
-    images = [old_databases.datum(pixels, 0, "PNG") for _ in arrays]
-    old_databases.write_lmdb(folder / "features", images)
-    old_databases.write_lmdb(folder / "labels", map(old_databases.numbers, arrays))
-
-
-def write_detectnet_hdf5(folder: Path, arrays: list[np.ndarray[Any, Any]]) -> None:
-    old_databases.write_arrays(folder / "features", [np.zeros((HEIGHT, WIDTH, 3), np.uint8)] * len(arrays))
-    rows = max(array.shape[1] for array in arrays)
-    padded = [np.pad(array, ((0, 0), (0, rows - array.shape[1]), (0, 0))) for array in arrays]
-    # It writes images, whose channels are last, with the channels first.
-    old_databases.write_arrays(folder / "labels", [array.transpose(1, 2, 0) for array in padded])
-
-
-@pytest.mark.parametrize("write", [write_detectnet_lmdb, write_detectnet_hdf5])
-def test_detectnet_databases_are_decoded(
-    tmp_path: Path, write: Callable[[Path, list[np.ndarray[Any, Any]]], None]
-) -> None:
-    first = [(1, 10, 5, 30, 25), (0, 0, 0, 9, 9), (8, 40, 20, 80, 40)]
-    write(tmp_path / "train_db", [detectnet(first), detectnet([])])
-    write(tmp_path / "val_db", [detectnet([(8, 0, 0, 8, 4)])])
-    found = find_sources(tmp_path)
-    planned = reader.read(from_sources(found, format="detectnet"), Progress())
-    assert planned.target.names == ["car", "person"]
-    boxes = [[10, 5, 30, 25, 0], [0, 0, 9, 9, IGNORED_BOX], [40, 20, 80, 40, 1]]
-    assert [each.tolist() for each in planned.splits["train"].targets] == [boxes, []]
-    assert [each.tolist() for each in planned.splits["val"].targets] == [[[0, 0, 8, 4, 1]]]
-    named = reader.read(from_sources(found, classes=["DontCare", "bus", *"abcdef", "tram"]), Progress())
-    assert named.target.names == ["bus", "tram"]
-    with pytest.raises(UnusableSource, match=r"object 3: the class 8 is not between 0 and 1"):
-        reader.read(from_sources(found, classes=["dontcare", "bus"]), Progress())
-    with pytest.raises(UnusableSource, match="not an array of objects with 16 columns"):
-        old_databases.write_arrays(tmp_path / "numbers", [np.ones(16)])
-        plan(tmp_path, tmp_path / "numbers", images=str(found["train"][0]))
 
 
 def test_classes_are_chosen_and_ordered(folder: Path) -> None:
