@@ -22,7 +22,7 @@ from digits.web.datasets import views as dataset_views
 from digits.web.models.form import ModelForm
 from tests.site import Site
 
-FIELD = re.compile(r"""(?:args|form|values|files)(?:\.get|\.getlist)?[\[(,]\s*["']([\w\[\]-]+)["']""")
+FIELD = re.compile(r"""(?:args|form|values|files|sent)(?:\.get|\.getlist)?[\[(,]\s*["']([\w\[\]-]+)["']""")
 
 
 class NoProcesses:

@@ -79,7 +79,7 @@ def _optimizers() -> set[str]:
 
 def test_the_form_has_all_schedules_and_their_settings() -> None:
     assert [choice.value for choice in POLICY_CHOICES] == list(schedules.POLICIES)
-    page = (ROOT / "templates" / "model_new.html").read_text()
+    page = (ROOT / "templates" / "_model_form.html").read_text()
     for name, schedule in schedules.POLICIES.items():
         for setting in set(schedule.__struct_fields__) - set(schedules.Schedule.__struct_fields__):
             field = f"lr_{name}_{setting}"

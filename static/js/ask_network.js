@@ -25,7 +25,7 @@ export function startAsking(button, region, { doing, ask, show, failed, refused 
       show(region, answer);
       return { answer };
     } catch (error) {
-      if (refused(region, error)) shown = null;
+      if (await refused(region, error)) shown = null;
       else {
         region.replaceChildren(errorBox(error));
         await failed(error);

@@ -7,7 +7,7 @@ import { fragment, swapping } from './swap.js';
 const WAIT_MILLISECONDS = 400;
 const IS_SETTING = /^(aug_|use_mean$|crop_size$|dataset$)/;
 
-/** Updates the preview in `box` while its section of `form` is open. */
+/** Updates the preview in `box` while its section of `form` is open; returns a function that does so after other changes. */
 export function startAugmentationPreview(form, box) {
   const section = box.closest('details');
   const status = box.querySelector('[role="status"]');
@@ -40,13 +40,13 @@ export function startAugmentationPreview(form, box) {
   }
 
   const updateSoon = settled(update, WAIT_MILLISECONDS);
-  for (const type of ['input', 'change']) form.addEventListener(type, ({ target }) => IS_SETTING.test(target.name ?? '') && updateSoon());
   section.addEventListener('toggle', update);
   box.querySelector('[data-more]').addEventListener('click', () => {
     seed += 1;
     update();
   });
   update();
+  return updateSoon;
 }
 
 function settingsOf(form, seed) {

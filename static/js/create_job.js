@@ -5,10 +5,10 @@ import { request, urlPrefix } from './http.js';
 
 /**
  * Returns {send, busy, free, block}. `send()` posts the form once and opens the page of the new job; errors are shown
- * at the fields and beside the button. `busy(words)` and `free(words)` disable and enable the button. `block(reason)`
+ * with `refused(errors)`, by default at the fields, or beside the button. `busy(words)` and `free(words)` disable and enable the button. `block(reason)`
  * stops it, with the reason beside it, until it is called with an empty one.
  */
-export function startCreatingJob(form, { memory, focus = {}, doing = 'Creating…' }) {
+export function startCreatingJob(form, { memory, refused = (errors) => showFormErrors(form, errors), doing = 'Creating…' }) {
   const button = form.querySelector('[type="submit"]');
   const status = document.getElementById('create-status');
   let isSent = false;
@@ -53,7 +53,7 @@ export function startCreatingJob(form, { memory, focus = {}, doing = 'Creating�
       isSent = false;
       const { errors } = error;
       free(errors ? '' : `${error.message} ${error.hint || 'Your input has been kept.'}`, 'danger');
-      if (errors) showFormErrors(form, errors, focus);
+      if (errors) refused(errors);
     }
   }
 

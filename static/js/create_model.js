@@ -12,9 +12,10 @@ const PATIENCE_MILLISECONDS = 2000;
 
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
-  * `obtain()` obtains the weights, and returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
+  * `ready()` waits for the form, and `obtain()` obtains the weights and
+  * returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
  */
-export function startCreating(form, region, check, job, obtain, remedies) {
+export function startCreating(form, region, check, job, { ready, obtain }, remedies) {
   const unchecked = document.getElementById('create-unchecked');
 
   function send(id = '') {
@@ -25,6 +26,7 @@ export function startCreating(form, region, check, job, obtain, remedies) {
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     job.busy('Waiting for the weights…');
+    await ready();
     if (!(await obtain())) return job.free('The weights are missing.', 'danger');
     job.busy('Checking one training step first…');
     const offer = setTimeout(() => (unchecked.hidden = false), PATIENCE_MILLISECONDS);

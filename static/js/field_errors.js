@@ -4,40 +4,35 @@ import { describe, element, notice, undescribe } from './element.js';
 import { labelOf, reveal } from './form_sections.js';
 
 /** Lists the errors above the form, as in pages rendered by the server, and shows each message at its field. */
-export function showFormErrors(form, errors, focus = {}) {
+export function showFormErrors(form, errors) {
   document.getElementById('form-errors')?.remove();
   const box = mistakes(form, errors);
   box.id = 'form-errors';
   box.tabIndex = -1;
   form.prepend(box);
-  showFieldErrors(form, errors, focus);
+  showFieldErrors(form, errors);
   box.focus();
 }
 
 /** A notice that lists {field: [messages]}, with links to the fields. */
-export function mistakes(form, errors) {
+function mistakes(form, errors) {
   const items = wordsOf(form, errors).map(({ label, text, id }) => element('li', '', id ? element('a', { href: `#${id}` }, label) : label, `: ${text}`));
   const box = notice('tone-danger', element('strong', '', 'Please fix these fields'), element('ul', 'plain', ...items));
   box.setAttribute('role', 'alert');
   return box;
 }
 
-/** Puts each message of {field: [messages]} at its field and focuses the first one. `focus` has {field: function} for fields that need more. */
-export function showFieldErrors(form, errors, focus = {}) {
+/** Puts each message of {field: [messages]} at its field. */
+function showFieldErrors(form, errors) {
   clearFieldErrors(form);
   const found = Object.entries(errors)
     .map(([name, messages]) => ({ name, messages: [messages].flat(), field: form.querySelector(`[data-field="${CSS.escape(name)}"]`) }))
     .filter(({ field }) => field);
   for (const { name, messages, field } of found) show(name, messages.join(' '), field);
-  found.sort((a, b) => (a.field.compareDocumentPosition(b.field) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
-  const first = found[0];
-  if (!first) return;
-  reveal(first.field);
-  (focus[first.name] ?? (() => controlOf(first).focus()))();
 }
 
 /** Removes all messages. */
-export function clearFieldErrors(form) {
+function clearFieldErrors(form) {
   for (const field of form.querySelectorAll('[data-field]:has(.error-text)')) clear(field);
 }
 

@@ -1,18 +1,19 @@
 // Collapsed sections of a form, whose summaries list the settings that differ from the defaults.
 
-import { elementOf } from './fill_fields.js';
-
-/** Updates the summaries of all `details` with data-defaults. */
+/** Updates the summaries of all `details` with data-defaults; returns a function that does so again. */
 export function startSections(form) {
-  for (const section of form.querySelectorAll('[data-defaults]')) {
-    const defaults = JSON.parse(section.dataset.defaults);
-    const words = section.querySelector('[data-set]');
-    const show = () => (words.textContent = changed(form, defaults).join(', '));
-    section.addEventListener('input', show);
-    section.addEventListener('change', show);
-    show();
-  }
+  const show = () => {
+    for (const section of form.querySelectorAll('[data-defaults]')) {
+      section.querySelector('[data-set]').textContent = changed(form, JSON.parse(section.dataset.defaults)).join(', ');
+    }
+  };
+  for (const type of ['input', 'change']) form.addEventListener(type, show);
+  show();
+  return show;
 }
+
+/** Returns the element that the user operates: for a group of radio buttons, the checked one. */
+const elementOf = (control) => (control instanceof RadioNodeList ? ([...control].find(({ checked }) => checked) ?? control[0]) : control);
 
 /** Opens all sections around `control`, so that it can be focused. */
 export function reveal(control) {

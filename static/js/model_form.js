@@ -1,28 +1,23 @@
-// The form of a new model: dataset, network, training, device.
+// The form of a new model, which the server fills in (answered_form.js): editor, charts, checks and downloads.
 
-import { startAccuracyProbe } from './accuracy_probe.js';
-import { startDatasetSearch, startModelSearch } from './choice_search.js';
-import { confirmed, toast } from './dialog.js';
+import { startAnsweredForm } from './answered_form.js';
 import { startAugmentationPreview } from './augmentation_preview.js';
-import { startComputeTarget } from './compute_target.js';
 import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
-import { startDevices } from './device_choice.js';
-import { fill } from './fill_fields.js';
+import { confirmed, toast } from './dialog.js';
 import { startFormMemory } from './form_memory.js';
-import { startReveals, startSuggestedName, startVariants } from './form_parts.js';
-import { startSections } from './form_sections.js';
-import { postForm, request, urlPrefix } from './http.js';
+import { reveal, startSections } from './form_sections.js';
+import { duration } from './format.js';
+import { postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
 import { startPreflight } from './preflight.js';
-import { startRecommendation } from './recommendation.js';
-import { startSolver } from './solver.js';
-import { startSweep } from './sweep.js';
+import { startUploadFields } from './upload_field.js';
 import { startVisualizing } from './visualize.js';
 import { startWeights } from './weights.js';
 
+const MINUTE = 60; // seconds
+
 const form = document.getElementById('model-form');
-const datasets = form ? JSON.parse(document.getElementById('datasets-data').textContent) : [];
 if (form) start();
 
 function start() {
@@ -30,139 +25,146 @@ function start() {
   // defaultValue is the text last loaded into the editor; only changes to it can be lost.
   const isChanged = () => text.value.trim() !== '' && text.value !== text.defaultValue;
   const memory = startFormMemory(form, isChanged);
-  let editor = null;
-
   const method = () => form.elements.method.value;
-  const chosen = (name) => form.querySelector(`input[name="${name}"]:checked`);
+  const submit = form.querySelector('[type="submit"]');
+  let editor = null;
+  let dataset = form.elements.dataset.value;
 
   async function openEditor() {
-    if (editor) return editor;
     const { mountEditor } = await import('./editor.js');
     editor ??= mountEditor(text, document.getElementById('editor-problems'));
     return editor;
   }
 
-  function showMethod() {
-    for (const radio of form.querySelectorAll('[data-shows]')) {
-      document.getElementById(radio.dataset.shows).hidden = !radio.checked;
-    }
+  /* The answers of the server */
+
+  const fields = startAnsweredForm(form, {
+    ignored: [text.name, 'eager'],
+    answered,
+    problem: (words) => (document.getElementById('form-problem').textContent = words),
+  });
+  const showSections = startSections(form);
+  const drawRates = startLrPreview(document.getElementById('lr-preview'));
+  const preview = startAugmentationPreview(form, document.getElementById('augmentation-preview'));
+  const weights = startWeights(form, { chosen: () => document.getElementById('card').dataset.imagenet, fromScratch: () => recommend('1'), ready: fields.ready });
+  startUploadFields(form);
+
+  function answered() {
     if (method() === 'custom') openEditor();
+    showSections();
+    drawRates();
+    preview();
+    if (form.elements.dataset.value === dataset) return weights.show();
+    dataset = form.elements.dataset.value;
+    weights.obtain();
   }
 
-  async function textOf(network) {
-    return (await postForm(`${urlPrefix}/models/customize?network=${encodeURIComponent(network)}`, {})).network;
+  /** Applies the recommendation to all fields, without ImageNet weights if training starts `fromScratch`. */
+  function recommend(fromScratch = form.elements.from_scratch.value) {
+    form.elements.own.value = form.elements.source.value = '';
+    form.elements.from_scratch.value = fromScratch;
+    form.elements.method.value = 'standard';
+    return fields.ask();
   }
 
-  async function customize(network) {
+  /** Shows the errors of the form at their fields; returns the first field with one. */
+  async function showErrors() {
+    form.elements.checked.value = '1';
+    await fields.ask();
+    const messages = [...form.querySelectorAll('[data-field] .error-text[id]')];
+    messages.forEach(reveal);
+    return messages[0]?.closest('[data-field]');
+  }
+
+  async function focusFirstError() {
+    const field = await showErrors();
+    if (field?.dataset.field === text.name) return focusEditor();
+    (field?.querySelector('[aria-invalid="true"]') ?? field?.querySelector('input, select, textarea'))?.focus();
+  }
+
+  form.addEventListener('click', ({ target }) => {
+    const customized = target.closest('[data-customize]')?.dataset.customize;
+    if (customized) customize(customized);
+    if (!target.closest('[data-restore]')) return;
+    recommend();
+    submit.focus();
+  });
+  // Enter in a search chooses the first result.
+  form.addEventListener('keydown', async (event) => {
+    if (event.key !== 'Enter' || event.target.type !== 'search') return;
+    event.preventDefault();
+    await fields.ready();
+    const { dataset: select } = form.elements;
+    if (event.target.name === 'previous_search') return form.querySelector('[name="previous_networks"]:not(:checked)')?.click();
+    select.selectedIndex = 0;
+    select.dispatchEvent(new Event('change', { bubbles: true }));
+    select.focus();
+  });
+  // The address names the choices, which may not be among the newest ones after a reload.
+  form.addEventListener('change', ({ target }) => {
+    const name = { dataset: 'dataset', previous_networks: 'previous' }[target.name];
+    if (!name) return;
+    const url = new URL(location.href);
+    url.searchParams.set(name, target.value);
+    history.replaceState(history.state, '', url);
+  });
+
+  /* The editor */
+
+  const focusEditor = async () => (await openEditor()).focus();
+  const textOf = async (name) => (await postForm(`${urlPrefix}/models/customize?network=${encodeURIComponent(name)}`, {})).network;
+
+  async function customize(name) {
     const fill = async () => {
-      const fresh = (await textOf(network)).replaceAll('\r\n', '\n');
+      const fresh = (await textOf(name)).replaceAll('\r\n', '\n');
       form.elements.method.value = 'custom';
+      form.elements.customized.value = name;
       // The server finds files that the network loads in the folder of the customized model.
-      for (const radio of form.querySelectorAll('[name="previous_networks"]')) radio.checked = radio.value === network;
-      recommendation.keepSettings();
-      showMethod();
+      for (const radio of form.querySelectorAll('[name="previous_networks"]')) radio.checked = radio.value === name;
+      await fields.ask();
       text.defaultValue = fresh;
       (await openEditor()).setText(fresh);
       editor.focus();
     };
-    if (isChanged()) {
-      await confirmed({
-        title: 'Replace your network?',
-        text: 'Your changes to the network in the editor will be lost.',
-        yes: 'Replace',
-        keep: 'Keep my network',
-        action: fill,
-      });
-    } else {
-      await fill().catch((error) => toast(error.message, 'danger'));
-    }
-    suggest();
+    if (!isChanged()) return fill().catch((error) => toast(error.message, 'danger'));
+    return confirmed({
+      title: 'Replace your network?',
+      text: 'Your changes to the network in the editor will be lost.',
+      yes: 'Replace',
+      keep: 'Keep my network',
+      action: fill,
+    });
   }
 
-  const suggest = startSuggestedName(form.elements.model_name, () => {
-    const dataset = form.elements.dataset.selectedOptions[0]?.text ?? '';
-    const earlier = chosen('previous_networks')?.dataset.title ?? '';
-    const names = { standard: chosen('standard_networks')?.dataset.title, previous: earlier.split(' on ')[0], custom: 'My network' };
-    const name = dataset ? `${names[method()] || 'Network'} on ${dataset}` : '';
-    return name && name === earlier ? `${name} 2` : name;
-  });
-
-  async function request(fromScratch = false) {
-    try {
-      await recommendation.request(fromScratch);
-    } catch (error) {
-      toast(error.message, 'danger');
-    }
-    suggest();
-    await weights.obtain();
-    accuracy.probe();
-  }
-
-  form.addEventListener('click', (event) => {
-    const button = event.target.closest('[data-customize]');
-    if (!button) return;
-    event.preventDefault();
-    customize(button.dataset.customize);
-  });
-  form.addEventListener('change', (event) => {
-    if (event.target.name === 'method') showMethod();
-    if (event.target.name === 'dataset') showDataset(form.elements.dataset.value);
-    if (event.target.name === 'dataset') request();
-    suggest();
-  });
-
-  startReveals(form);
-  startVariants(form, form.elements.lr_policy, 'policy');
-  startVariants(form, form.elements.solver_type, 'solver');
-  startVariants(form, form.elements.early_stopping_metric, 'stopping');
-  startSections(form);
-  startSolver(form, form.elements.solver_type, (name) => recommendation.isApplied(name));
-  startComputeTarget(form);
-  startDevices(form);
-  startDatasetSearch(form, datasets);
-  startModelSearch(form);
-  let weights = null;
-  const recommendation = startRecommendation(form, datasets, () => weights?.show());
-  weights = startWeights(form, { chosen: recommendation.weights, fromScratch: () => request(true) });
-  const hasClasses = () => datasets.some(({ id, data_kind: kind, running }) => id === form.elements.dataset.value && kind === 'image-classification' && !running);
-  const accuracy = startAccuracyProbe(form, () => (hasClasses() ? weights.atHand() : ''), recommendation.estimated);
-  weights.obtain().then(accuracy.probe);
-  form.addEventListener('submit', accuracy.stop);
-  startAugmentationPreview(form, document.getElementById('augmentation-preview'));
-  startLrPreview(form, document.getElementById('lr-preview'));
+  /* Checks, and the training */
 
   const result = document.getElementById('visualize-result');
-  const focusEditor = async () => (await openEditor()).focus();
-  const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
-  const network = () => (method() === 'custom' ? text.value : textOf(chosen(`${method()}_networks`)?.value ?? ''));
-  startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
   const beforeTraining = document.getElementById('train-result');
-  const focus = { custom_network: focusEditor };
-  const passed = (answer) => Number.isFinite(answer.result.seconds_total) && recommendation.measured(answer.result.seconds_total);
-  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, focus, passed });
-  const job = startCreatingJob(form, { memory, focus });
-  startCreating(form, beforeTraining, check, job, weights.obtain, (answer) => {
-    const advice = recommendation.advice();
-    const fields = (answer.remedies ?? []).map(({ words, fields: values }) => [words, () => fill(form, values)]);
-    return [...(advice ? [[`${advice} instead`, recommendation.restore]] : []), ...fields];
+  const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
+  const network = () => (method() === 'custom' ? text.value : textOf(form.elements[`${method()}_networks`]?.value ?? ''));
+  startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
+
+  function passed({ result: { seconds_total: seconds } }) {
+    if (!Number.isFinite(seconds)) return;
+    const time = form.querySelector('[data-time]');
+    time.hidden = false;
+    time.lastElementChild.textContent = `About ${duration(MINUTE * Math.max(1, Math.round(seconds / MINUTE)))}, measured`;
+  }
+
+  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, refused: focusFirstError, passed });
+  const job = startCreatingJob(form, { memory, refused: async () => (await showErrors(), document.getElementById('form-errors')?.focus()) });
+  startCreating(form, beforeTraining, check, job, { ready: fields.ready, obtain: weights.obtain }, ({ remedies = [] }) => {
+    const advice = form.querySelector('[data-restore]')?.dataset.restore;
+    const changes = remedies.map(({ words, fields: values }) => [words, () => Object.entries(values).forEach(([name, value]) => fill(form.elements[name], value))]);
+    return [...(advice ? [[`${advice} instead`, () => recommend()]] : []), ...changes];
   });
-  startSweep(form, document.getElementById('sweep'), form.querySelector('[type="submit"]'));
-  showMethod();
-  showDataset(form.elements.dataset.value);
-  suggest();
+
+  if (method() === 'custom') openEditor();
+  weights.obtain();
+  fields.ask(); // what was restored may need other fields
 }
 
-/** A one-line description of the chosen dataset, with its mean image. */
-async function showDataset(id) {
-  const summary = document.getElementById('dataset-summary');
-  const row = datasets.find((dataset) => dataset.id === id);
-  summary.textContent = row ? `${row.detail}${row.running ? ' · not ready yet; training will wait for it' : ''}` : '';
-  if (!row || row.running) return;
-  try {
-    const answer = await request(`${urlPrefix}/datasets/summary?job_id=${encodeURIComponent(id)}`, { headers: { Accept: 'text/html' } });
-    const text = await answer.text();
-    if (form.elements.dataset.value === id) summary.innerHTML = text;
-  } catch {
-    // The line above is sufficient.
-  }
+function fill(control, value) {
+  control.value = value;
+  control.dispatchEvent(new Event('input', { bubbles: true }));
 }

@@ -1,7 +1,6 @@
 // Runs the preflight with the form's settings, and shows its result.
 
 import { startAsking } from './ask_network.js';
-import { clearFieldErrors, mistakes, showFieldErrors } from './field_errors.js';
 import { getJson, postForm, uniqueName, urlPrefix } from './http.js';
 import { showPreflight } from './preflight_result.js';
 
@@ -9,22 +8,21 @@ import { showPreflight } from './preflight_result.js';
 const EAGER = 'eager';
 
 // Fields that do not affect the preflight.
-const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', EAGER];
+const ONLY_NAMES = ['model_name', 'group_name', 'preflight', 'csrf_token', 'own', 'checked', EAGER];
 
 /**
-  * On click, `button` shows the result in `region`. `failed(error)` receives an error in the network; `focus` contains
-  * functions that focus special fields, by name; `passed(answer)` receives every result.
+  * On click, `button` shows the result in `region`. `failed(error)` receives an error in the network; `refused()`
+  * shows the errors of the form; `passed(answer)` receives every result.
   * Returns a function that checks the current form before a training and resolves to {answer} or {error}: it reuses a
   * pending or the latest check with the same settings, and reports its progress in `trainRegion`.
  */
-export function startPreflight(form, button, region, trainRegion, { failed, focus, passed }) {
+export function startPreflight(form, button, region, trainRegion, { failed, refused, passed }) {
   // The pending check, or the latest one that succeeded: {settings, answer}.
   let latest = null;
 
   const asking = {
     doing: 'Running one step…',
     ask(isClick, progress) {
-      clearFieldErrors(form);
       const fields = new FormData(form);
       const watch = uniqueName();
       fields.set('watch', watch);
@@ -42,12 +40,13 @@ export function startPreflight(form, button, region, trainRegion, { failed, focu
       showPreflight(place, answer);
     },
     failed,
-    refused(place, error) {
+    async refused(place, { errors }) {
       latest = null;
-      const errors = error.errors;
       if (!errors) return false;
-      place.replaceChildren(mistakes(form, errors));
-      showFieldErrors(form, errors, focus);
+      await refused();
+      const list = document.getElementById('form-errors')?.cloneNode(true);
+      list?.removeAttribute('id');
+      place.replaceChildren(list ?? '');
       return true;
     },
   };

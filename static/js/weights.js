@@ -7,10 +7,10 @@ const NO_TENSORFLOW = 503; // the page says so
 
 /**
   * `chosen()` returns the name of the ImageNet weights that the form uses, or "". `fromScratch()` is called when the
-  * user does without them. Returns `obtain()`, which resolves to whether the training can start, `show()`, to be
-  * called when the choice has changed, and `atHand()`, which returns the name of the weights if they are on the server.
+  * user does without them, and `ready()` waits for the form. Returns `obtain()`, which resolves to whether the training can start, and `show()`, to be
+  * called when the choice has changed.
  */
-export function startWeights(form, { chosen, fromScratch }) {
+export function startWeights(form, { chosen, fromScratch, ready }) {
   const line = document.getElementById('weights-download');
   const [words, fill] = ['[data-words]', '.progress-fill'].map((part) => line.querySelector(part));
   const notices = [...form.querySelectorAll('[data-missing]')];
@@ -55,14 +55,17 @@ export function startWeights(form, { chosen, fromScratch }) {
     return !failed.has(name);
   }
 
+  async function upload() {
+    form.querySelector('[name="initial_weights"][value="file"]').click();
+    document.getElementById('customize').open = true;
+    await ready();
+    form.querySelector('#tuning-weights [data-upload-files]').focus();
+  }
+
   form.addEventListener('click', ({ target }) => {
     if (target.closest('[data-weights-retry]')) obtain();
     if (target.closest('[data-weights-scratch]')) fromScratch();
-    if (target.closest('[data-weights-upload]')) {
-      form.querySelector('[name="initial_weights"][value="file"]').click();
-      form.querySelector('#customize').open = true;
-      form.querySelector('#tuning-weights [data-upload-files]').focus();
-    }
+    if (target.closest('[data-weights-upload]')) upload();
   });
-  return { obtain, show, atHand: () => (missing.has(chosen()) ? '' : chosen()) };
+  return { obtain, show };
 }

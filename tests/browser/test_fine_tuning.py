@@ -110,7 +110,7 @@ def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], tra
     customize(page)
     page.get_by_role("radio", name="Previous", exact=True).check()
     page.locator("label.choice-title", has_text="Trained").click()
-    page.locator('select[name$="-snapshot"]:visible').first.select_option("1")
+    page.locator(f'[name="{trained["id"]}-snapshot"]').select_option("1")
     page.locator('[name="fine_tune"]').check()
     page.get_by_label("Epochs", exact=True).fill("2")
     page.get_by_label("Name", exact=True).fill("Fine-tuned from an earlier model")
@@ -120,21 +120,3 @@ def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], tra
         timeout=STEP_MILLISECONDS
     )
     expect(page.get_by_text(re.compile(r"trunk factor 0\.\d"))).to_be_visible()
-
-
-def test_the_estimated_accuracy_is_given_up_without_an_error(
-    page: Page, create: Callable[..., dict[str, Any]], server: Any, image_folder: Any
-) -> None:
-    size = {"resize_width": 64, "resize_height": 64, "resize_channels": 3}
-    dataset = finished(
-        server,
-        create("datasets", dataset_name="Given up", method="folder", folder_train=image_folder, **size),
-    )
-    ask_server(page)
-    page.route("**/models/probe-accuracy", lambda route: None)  # takes forever
-    page.route("**/models/preflight", lambda route: None)
-    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
-    accuracy = page.locator("[data-accuracy]")
-    expect(accuracy).to_have_text("Estimating the accuracy…")
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(accuracy).to_be_hidden()

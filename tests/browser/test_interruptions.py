@@ -41,7 +41,7 @@ def test_the_model_form_survives_reload_back_and_another_tab(
         expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
         expect(page.get_by_label("Flip")).to_have_value("fliplr")
         expect(page.get_by_label("Flip")).to_be_visible()
-        expect(page.locator('[data-policy="exp"] input')).to_be_visible()
+        expect(page.locator('[name="lr_exp_gamma"]')).to_be_visible()
         expect(page.locator("#dataset-summary")).to_contain_text("3 classes")
         expect(page.get_by_label("Name", exact=True)).to_have_value("My network on Bars")
 

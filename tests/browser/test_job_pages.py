@@ -94,7 +94,7 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     expect(caption).to_contain_text("From 0.01")
     page.locator('[name="lr_policy"]').select_option("fixed")
     expect(caption).to_contain_text("Constant at 0.01")
-    # The page does not request a preview of fields that are still being filled in.
+    # The caption says which field is missing.
     for name, words in (("train_epochs", "Epochs: "), ("learning_rate", "Base learning rate: ")):
         field = page.locator(f'[name="{name}"]')
         before = field.input_value()

@@ -47,6 +47,7 @@ def test_all_sections_are_accessible(
     sections = page.locator("#customize details:visible")
     expect(page.locator("#customize details[open]")).to_have_count(0)
     page.get_by_role("radio", name="Custom", exact=True).check()
+    expect(page.locator("#network-custom")).to_be_visible()
     for section in sections.all():
         section.locator("summary").click()
     page.get_by_label("Color jitter (HSV)").check()
@@ -110,7 +111,8 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
     names = ("momentum", "rms_decay", "beta_1", "beta_2", "weight_decay")
     for solver, expected in shown.items():
         page.get_by_label("Optimizer").select_option(solver)
-        assert {name for name in names if page.locator(f'[name="{name}"]').is_visible()} == expected
+        for name in names:
+            expect(page.locator(f'[name="{name}"]')).to_be_visible(visible=name in expected)
 
     rate, solver = page.locator('[name="learning_rate"]'), page.get_by_label("Optimizer")
     expect(rate).to_have_value("0.0001")
@@ -119,8 +121,8 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
     expect(rate).to_have_value("0.01")
     rate.fill("0.05")
     solver.select_option("ADAM")
-    expect(rate).to_have_value("0.05")
     expect(page.locator('[name="beta_2"]')).to_have_value("0.999")
+    expect(rate).to_have_value("0.05")
 
 
 def test_the_card_describes_the_recommendation_and_what_was_changed(
@@ -159,21 +161,69 @@ def test_the_card_describes_the_recommendation_and_what_was_changed(
     expect(reason).to_have_text("Recommended: train ResNet-32 from scratch.")
     expect(page.get_by_label("Base learning rate")).to_have_value(lenet["learning_rate"])
     expect(page.locator("#lr-preview figcaption")).to_contain_text(lenet["learning_rate"])
-    expect(page.locator(".edited-note")).to_have_count(0)
+    # What was entered is kept.
+    expect(page.get_by_label("Batch size")).to_have_value("6")
+    expect(page.locator(".edited-note")).to_have_text(f"Recommended: {lenet['batch_size']}")
     check_accessibility(page)
 
     restore.press("Enter")
     expect(state).to_have_text("Recommended")
     expect(page.get_by_role("button", name="Train", exact=True)).to_be_focused()
+    expect(page.locator(".edited-note")).to_have_count(0)
     assert fields(page) == before
 
 
+def test_changes_are_answered_once_they_pause_and_what_is_being_typed_stays(
+    page: Page, page_faults, dataset: dict[str, Any]
+):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
+    size, rate = page.get_by_label("Batch size"), page.get_by_label("Base learning rate")
+    note = page.locator("#batch_size-edited")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url) if request.url.endswith("/form") else None)
+    size.press("Control+a")
+    size.press_sequentially("1234", delay=20)
+    for _ in range(2):
+        size.press("ArrowLeft")
+    expect(note).to_be_visible()
+    assert len(asked) == 1
+    expect(size).to_be_focused()
+    size.press_sequentially("0")
+    expect(size).to_have_value("12034")
+
+    # The server does not respond, and then it does again.
+    page_faults.allow(r"/classification/form$")
+    page.route("**/classification/form", lambda route: route.abort())
+    rate.fill("0.03")
+    expect(page.locator("#form-problem")).to_contain_text("does not respond")
+    expect(rate).to_have_value("0.03")
+    page.unroute_all()
+    rate.fill("0.04")
+    expect(page.locator("#learning_rate-edited")).to_be_visible()
+    expect(page.locator("#form-problem")).to_be_empty()
+
+
+def test_a_reloaded_form_knows_what_was_changed_by_hand(page: Page, dataset: dict[str, Any]):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
+    page.get_by_label("Batch size").fill("6")
+    page.locator("#augmentation summary").click()
+    page.get_by_label("Color jitter (HSV)").check()
+    expect(page.locator('[name="aug_hsv_h"]')).to_be_visible()
+    expect(page.locator("[data-reason]")).to_have_text("Changed: batch size.")
+    page.reload()
+    expect(page.locator("[data-reason]")).to_have_text("Changed: batch size.")
+    expect(page.get_by_label("Batch size")).to_have_value("6")
+    expect(page.locator("#aug-hsv")).to_have_js_property("hidden", False)
+
+
 def fields(page: Page) -> dict[str, str]:
-    """Return the fields of the form as they would be submitted, except the suggested name."""
+    """Return the fields of the form as they would be submitted, except the suggested name and the token."""
     sent: dict[str, str] = page.evaluate(
         "Object.fromEntries(new FormData(document.getElementById('model-form')))"
     )
-    return {name: value for name, value in sent.items() if name != "model_name"}
+    return {name: value for name, value in sent.items() if name not in ("model_name", "csrf_token")}
 
 
 @pytest.fixture(scope="session")
@@ -235,7 +285,7 @@ def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_datas
 
 
 def test_hidden_settings_are_not_submitted(page: Page, dataset):
-    page.goto(NEW_MODEL)
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
     page.locator("#tuning-section summary").click()
@@ -243,6 +293,7 @@ def test_hidden_settings_are_not_submitted(page: Page, dataset):
     sent = "[...new FormData(document.getElementById('model-form')).keys()]"
     assert {"freeze", "custom_network_snapshot"} <= set(page.evaluate(sent))
     page.get_by_role("radio", name="Standard", exact=True).check()
+    expect(page.locator("#tuning")).to_be_hidden()
     assert not {"freeze", "custom_network_snapshot"} & set(page.evaluate(sent))
 
 

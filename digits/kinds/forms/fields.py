@@ -256,7 +256,7 @@ class NumberList(Bound):
         self.data = list(value) if isinstance(value, (list, tuple)) else [] if value is None else [value]
 
     def _value(self) -> str:
-        if self.raw_data and self.errors:
+        if self.raw_data and (self.errors or self.process_errors):
             return ",".join(str(value) for value in self.raw_data)
         return ", ".join(f"{number:g}" for number in self.data or [])
 
@@ -333,6 +333,10 @@ class FlagField(Bound, BooleanField):
 
     def process_formdata(self, valuelist: list[Any]) -> None:
         self.data = bool(valuelist) and parse_flag(str(valuelist[0]))
+
+    def _value(self) -> str:
+        """Return what the box sends if it is ticked, whatever was sent before."""
+        return "y"
 
     @property
     def setting(self) -> bool:

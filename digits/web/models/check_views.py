@@ -8,23 +8,20 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import events, schedules
+from digits.core import events
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
-from digits.core.model_job import ModelJob, request_devices
+from digits.core.model_job import ModelJob
 from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
 from digits.core.results import preflight_result as preflights
 from digits.data.models.pretrained_catalog import CATALOG
-from digits.kinds.forms.fields import errors_of
 from digits.kinds.forms.request_fields import flag
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import network
 from digits.runtime.short_tasks import ShortTaskResult
-from digits.web.jobs.compute_choice import check_target
 from digits.web.models import network_lint, network_settings
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
-from digits.web.models.form_filling import fit, open_form, recipe_of
-from digits.web.models.networks import check_kind, network_folder, network_of, weights_of
+from digits.web.models.submission import Submission, weights_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.networks import (
     BuiltNetwork,
@@ -76,12 +73,12 @@ def visualize_network() -> AnyResponse:
         raise BadRequest("There is no network to build.", "Paste or write one first.")
     if len(text) > MAX_NETWORK_CHARACTERS:
         raise BadRequest(f"The network must be at most {MAX_NETWORK_CHARACTERS:,} characters long.")
-    form = open_form(request.form)
-    crop_size = form.crop_size
+    submission = Submission(request.form)
+    crop_size = submission.form.crop_size
     if not crop_size.validate(None):
         raise BadRequest(f"{crop_size.label.text}: {crop_size.errors[0]}")
     preview = services().short_tasks.visualize(
-        text, dataset.folder, crop_size.data, network_folder(form, text)
+        text, dataset.folder, crop_size.data, submission.network_folder(text)
     )
     if preview.state.failure:
         return _preview_failed(preview)
@@ -102,28 +99,23 @@ def preflight() -> AnyResponse:
     With ``eager``, a few steps run without a graph, and the text that the network prints is reported too.
     """
     require_tensorflow()
-    form = open_form(request.form)
+    submission = Submission(request.form)
+    form = submission.form
     form.model_name.data = form.model_name.data or "not named yet"
-    fit(form, request.form)
-    form.validate()
-    text, weights = network_of(form)
-    check_kind(form)
-    devices = request_devices(form.device(), form.compute())
-    if not errors_of(form):
-        check_target(form, devices)
-    if errors := errors_of(form):
+    submission.complete()
+    if errors := submission.check():
         return respond_invalid(errors)
     dataset = services().store.get(form.dataset.data, DatasetJob)
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
-    training = recipe_of(form, dataset, weights, size, rate)
+    training = submission.recipe(dataset, size, rate)
     preview = services().short_tasks.preflight(
-        text,
+        submission.text,
         Preflight.of(training, eager=flag(request.form, "eager")),
-        devices,
+        submission.devices,
         request.form.get("watch", ""),
-        network_folder(form, text),
+        submission.network_folder(submission.text),
     )
     if preview.state.failure:
         return _preview_failed(preview)
@@ -241,19 +233,9 @@ def visualize_lr() -> Response:
 
     With ``fine_tune``, it includes the head phase, ``head_epochs`` of ``train_epochs``.
     """
-    form = open_form(request.form)
-    policy_fields = [field.name for field in form if field.name.startswith(f"lr_{form.lr_policy.data}_")]
-    form.validate()
-    head_fields = ("head_epochs", "head_rate", "train_epochs") if form.fine_tune.data else ()
-    for name in ("learning_rate", "lr_policy", *policy_fields, "lr_warmup", *head_fields):
-        if form[name].errors:
-            raise BadRequest(f"{form[name].label.text}: {form[name].errors[0]}")
-    try:
-        head = (form.head_rate.data, form.head_epochs.data / form.train_epochs.data) if head_fields else ()
-        curves = schedules.preview(form.policy(), form.learning_rate.data, *head)
-        columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(curves)]
-    except (ValueError, TypeError, OverflowError) as error:
-        raise BadRequest(f"The schedule cannot be drawn: {error}") from error
+    submission = Submission(request.form)
+    submission.form.validate()
+    columns = [[f"Learning Rate {number}", *curve] for number, curve in enumerate(submission.rates())]
     return jsonify(Schedule(ScheduleColumns(for_browser(columns))))
 
 

@@ -125,7 +125,7 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
     dataset = SelectField("Dataset", choices=[], validators=[InputRequired("Choose a dataset.")])
 
     train_epochs = WholeNumber(
-        "Training epochs",
+        "Epochs",
         default=schema.limits(Train, "epochs").default,
         validators=[
             InputRequired("Enter a number."),

@@ -7,14 +7,13 @@ from typing import Any
 
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
-from digits.core.recipe import TRANSFORMATIONS
 from digits.core.snapshot_list import newest_name
 from digits.core.status import Status
-from digits.kinds import Kind, all_kinds
-from digits.kinds.forms.fields import choices
+from digits.kinds import Kind
+from digits.kinds.forms.fields import NAME_LENGTH, choices
+from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import Network, networks
-from digits.kinds.views import views_of
+from digits.kinds.views import Views
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
@@ -24,15 +23,13 @@ from digits.web.services import services
 # The form lists this many of the newest jobs; the others can be searched.
 SHOWN_DATASETS = 50
 SHOWN_MODELS = 25
+# The digits of a number at the end of a name, and the space before it.
+_LONGEST_NUMBER = 6
 
 
-def kinds_balanced_by(balance: str) -> list[str]:
-    return [kind.name for kind in all_kinds().values() if balance in views_of(kind).balancing]
-
-
-def offer_datasets(form: ModelForm) -> list[DatasetJob]:
-    """Offer the newest usable datasets, and the one chosen in the form."""
-    offered, _ = usable_datasets()
+def offer_datasets(form: ModelForm, words: str = "") -> list[DatasetJob]:
+    """Offer the newest usable datasets that match, and the one chosen in the form."""
+    offered, _ = usable_datasets(words)
     current = services().store.find(form.dataset.data or "")
     if isinstance(current, DatasetJob) and _is_usable(current) and current not in offered:
         offered.append(current)
@@ -90,10 +87,6 @@ def _has_network(job: ModelJob) -> bool:
     return job.network_path.is_file() and not job.network_path.is_symlink()
 
 
-def offered_networks() -> dict[str, Network]:
-    return networks(all_kinds())
-
-
 def newest_dataset(kind: Kind) -> str | None:
     """Return the id of the newest usable dataset of ``kind``."""
     datasets = services().store.index.select(DatasetJob)
@@ -104,29 +97,22 @@ def _is_usable(job: Job) -> bool:
     return job.status is Status.DONE or job.status.is_running
 
 
-def kinds_by_transformation() -> dict[str, list[str]]:
-    """Return the kinds for which each transformation is offered."""
+def next_name(name: str) -> str:
+    """Return a name for a copy of the model ``name``: that name with the first free number from 2."""
+    base, _, number = name.rpartition(" ")
+    if parse_integer(number) is None:
+        base = name
+    names = {job.name for job in services().store.index.select(ModelJob, base)}
+    base = (base if base in names else name)[: NAME_LENGTH - _LONGEST_NUMBER]
+    return next(free for count in itertools.count(2) if (free := f"{base} {count}") not in names)
+
+
+def metric_choices(views: Views[Any]) -> dict[str, list[tuple[str, str]]]:
+    """Return the metrics of a kind to choose the best snapshot and to stop early by, as values and labels."""
+    metrics = [each for each in views.metrics if each.chart is not None and not each.name.endswith("/")]
+    best = [(each.name, f"{each.best.capitalize()} validation {each.word}") for each in metrics]
+    stopping = [(each.name, f"When {each.word} stops improving") for each in metrics]
     return {
-        name: [kind.name for kind in all_kinds().values() if name in views_of(kind).transformations]
-        for name in TRANSFORMATIONS
-    }
-
-
-def metric_choices() -> dict[str, list[tuple[str, str, str]]]:
-    """Return the choices of metrics for the best snapshot and for early stopping.
-
-    Each choice is a tuple of value, label, and kind; the kind is empty for choices available for all kinds.
-    """
-    kinds = all_kinds().values()
-    metrics = [
-        (metric, kind.name)
-        for kind in kinds
-        for metric in views_of(kind).metrics
-        if metric.chart is not None and not metric.name.endswith("/")
-    ]
-    best = [(each.name, f"{each.best.capitalize()} validation {each.word}", kind) for each, kind in metrics]
-    stopping = [(each.name, f"When {each.word} stops improving", kind) for each, kind in metrics]
-    return {
-        "best": [("", "Automatic", ""), *best, ("loss", "Lowest validation loss", "")],
-        "stopping": [("", "Off", ""), *stopping, ("loss", "When loss stops improving", "")],
+        "best": [("", "Automatic"), *best, ("loss", "Lowest validation loss")],
+        "stopping": [("", "Off"), *stopping, ("loss", "When loss stops improving")],
     }

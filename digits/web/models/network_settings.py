@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -14,6 +15,7 @@ from wtforms import BooleanField, Field
 from digits.core.recipe import Train
 from digits.data.models.pretrained import WeightsPlaces
 from digits.data.models.pretrained_catalog import CATALOG, PREFIX, Pretrained
+from digits.data.numbers import parse_number
 from digits.data.parallel import available_cores
 from digits.kinds.advice.recommendation import (
     Facts,
@@ -130,13 +132,24 @@ def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = 
 def default_settings() -> dict[str, str]:
     """Return the form's defaults, as text, for all fields that a recommendation can set, in the form's order."""
     named = fields_of_rules().union({"crop_size"}, *(network.values for network in every_network().values()))
-    return {field.name: _text(field) for field in ModelForm(formdata=None) if field.name in named}
+    return {field.name: text_of(field) for field in ModelForm(formdata=None) if field.name in named}
 
 
-def _text(field: Field) -> str:
+def text_of(field: Field) -> str:
+    """Return the value of a field as text, as in recommended settings."""
     if isinstance(field, BooleanField):
         return str(bool(field.data)).lower()
     return str(field._value() if hasattr(field, "_value") else field.data)
+
+
+def same(one: str, other: str) -> bool:
+    """Return whether two texts mean the same value, such as the numbers 0.10 and 0.1."""
+    if re.sub(r",\s*", ", ", one.strip()) == re.sub(r",\s*", ", ", other.strip()):
+        return True
+    try:
+        return parse_number(one) == parse_number(other)
+    except ValueError:
+        return False
 
 
 def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:

@@ -23,7 +23,7 @@ from digits.web.datasets.submit import new_sample
 from digits.web.evaluations.compared_models import MAX_MODELS
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
-from digits.web.models.submit import first_model
+from digits.web.models.submission import first_model
 from digits.web.resources.lists import ServerHealth
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.representation import render, returns

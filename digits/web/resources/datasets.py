@@ -198,8 +198,3 @@ class DatasetStatistics(Statistics, kw_only=True):
     id: str
     name: str
     kind: str
-
-
-class DatasetChoices(Struct):
-    datasets: list[JobRow]
-    more: bool

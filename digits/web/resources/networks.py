@@ -76,13 +76,6 @@ class ObtainedWeights(Struct):
     ok: bool = True
 
 
-class SweepNames(Struct):
-    """The names of the models that a form would create, or the ``errors`` of its fields."""
-
-    names: list[str]
-    errors: dict[str, list[str]]
-
-
 class ScheduleColumns(Struct):
     """A title and the learning rates from 0 to 100% of the training, for each rate of a sweep."""
 

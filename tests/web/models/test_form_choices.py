@@ -18,6 +18,7 @@ from tests.site import Site
 
 NEW = "/models/images/classification/new"
 CREATE = "/models/images/classification.json"
+FORM = "/models/images/classification/form"
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,8 @@ def test_a_short_list_needs_no_search(site: Site) -> None:
     dataset(site, "birds")
     site.finished_model(dataset(site, "fish"))
     page = site.get(NEW).text
-    assert "dataset-search" not in page and "data-searchable" not in page
+    assert "dataset-search" not in page
+    assert re.search(r'id="previous-search"[^>]* hidden>', page)
 
 
 def test_the_name_of_a_model_is_suggested_before_any_script_runs(site: Site) -> None:
@@ -82,11 +84,10 @@ def test_a_search_finds_every_usable_dataset(site: Site) -> None:
     for number in range(3):
         dataset(site, f"sunny {number}")
     dataset(site, "rainy failure", Status.ERROR)
-    found = site.json("/models/dataset-choices.json?q=RAINY")
-    assert [row["name"] for row in found["datasets"]] == ["Rainy birds"] and not found["more"]
-    assert found["datasets"][0]["data_kind"] == "image-classification"
-    found = site.json("/models/dataset-choices.json?q=sunny")
-    assert [row["name"] for row in found["datasets"]] == ["sunny 2", "sunny 1"] and found["more"]
+    found = site.post(FORM, dataset_search="RAINY").text
+    assert datasets(found) == ["Rainy birds"] and "1 found" in found
+    found = site.post(FORM, dataset_search="sunny").text
+    assert datasets(found) == ["sunny 2", "sunny 1"] and "2 or more found" in found
 
 
 def test_a_dataset_that_is_not_listed_can_be_chosen(site: Site) -> None:
@@ -144,10 +145,10 @@ def test_a_search_finds_every_model_and_keeps_the_chosen_one(site: Site) -> None
     parent = dataset(site, "fish")
     fish = site.finished_model(parent)
     birds = [site.finished_model(dataset(site, "birds")) for _ in range(3)]
-    choices = f"/models/network-choices?dataset={parent}"
-    found = site.get(f"{choices}&q=fish").text
+    fields = {"dataset": parent, "method": "previous"}
+    found = site.post(FORM, **fields, previous_search="fish").text
     assert models(found) == [fish] and "1 found" in found
-    found = site.get(f"{choices}&q=birds&chosen={fish}").text
+    found = site.post(FORM, **fields, previous_search="birds", previous_networks=fish).text
     assert models(found) == [fish, birds[2], birds[1]]
     assert re.search(rf'value="{fish}"[^>]* checked', found)
-    assert models(site.get(f"{choices}&q=nothing").text) == []
+    assert models(site.post(FORM, **fields, previous_search="nothing").text) == []

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import re
 import zipfile
 from typing import Any
 
@@ -510,18 +511,22 @@ def test_a_sweep_creates_a_job_for_each_pair(site: Site, dataset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "names"),
+    ("fields", "words"),
     [
-        ({"learning_rate": "0.1"}, ["net"]),
-        ({"learning_rate": "0.1, 0.01"}, ["net learning_rate:0.1", "net learning_rate:0.01"]),
-        ({"batch_size": "8,10"}, ["net batch_size:8", "net batch_size:10"]),
-        ({"learning_rate": "0,01"}, []),
+        ({"learning_rate": "0.1"}, ""),
+        ({"learning_rate": "0.1, 0.01"}, "2 models: net learning_rate:0.1, net learning_rate:0.01"),
+        ({"batch_size": "8,10"}, "2 models: net batch_size:8, net batch_size:10"),
+        ({"learning_rate": "0,01"}, ""),
     ],
 )
-def test_the_form_lists_the_models_of_a_sweep(site: Site, fields: dict[str, str], names: list[str]) -> None:
-    answer = site.post("/models/sweep", model_name="net", **fields).get_json()
-    assert answer["names"] == names
-    assert bool(answer["errors"]) is not bool(names)
+def test_the_form_lists_the_models_of_a_sweep(
+    site: Site, dataset: str, fields: dict[str, str], words: str
+) -> None:
+    fields = {"dataset": dataset, "model_name": "net", "own": ",".join(["model_name", *fields]), **fields}
+    page = site.post("/models/images/classification/form", **fields).text
+    shown = re.search(r'id="sweep" role="status">(?:<span[^>]*>)?([^<]*)<', page)
+    assert shown and shown[1] == words
+    assert ("Train 2 models" in page) is bool(words)
 
 
 def test_several_selected_gpus_are_stored_and_cloned(site: Site, dataset: str) -> None:
