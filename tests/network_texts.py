@@ -1,4 +1,4 @@
-"""Source code of networks, with the line on which both the form and the worker report an error, or None."""
+"""Source code of networks, valid and with the line of its error. The form shows some errors only when the code runs."""
 
 from __future__ import annotations
 
@@ -207,3 +207,8 @@ INVALID = {
     "redefined": (_TOWER + "\nclass UserModel(Tower): pass\n", 11),
     "redefined as None": (_TOWER + "\nUserModel = None\n", 1),
 }  # fmt: skip
+
+SHOWN_WHEN_RUN = (
+    "build_model is a number", "class in a function", "constant", "function", "inference is None", "no loss of an alias",
+    "None", "not a tower, by an alias", "redefined as None", "redefined",
+)  # fmt: skip

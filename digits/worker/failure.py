@@ -15,7 +15,7 @@ from typing import Any
 
 from digits.core.events import Failed, Frame
 from digits.core.network.source_code import describe_syntax_error
-from digits.worker import imports, packages, user_text
+from digits.worker import packages, user_text
 from digits.worker.plain_words import headline
 from digits.worker.user_text import NETWORK_FILE as NETWORK_FILE
 
@@ -145,7 +145,7 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
         return UserFault(
             "The function uses self but does not have this parameter.", "Add self as the first parameter."
         )
-    if statement := imports.statement_for(name, name in user_text.names_with_attributes(line)):
+    if statement := packages.statement_for(name, name in user_text.names_with_attributes(line)):
         return UserFault(f"{name} is used but not imported.", statement)
     near = difflib.get_close_matches(name, _values_near(error), 1, 0.8)
     return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None

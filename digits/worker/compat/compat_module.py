@@ -118,6 +118,7 @@ def _rnn_cell() -> CompatModule:
 
 def _contrib(slim: types.ModuleType) -> CompatModule:
     nets = importlib.import_module("tf_slim.nets")
+    losses = _Contrib("tensorflow.contrib.losses", slim.losses)
     step = dict.fromkeys(
         ("get_or_create_global_step", "get_global_step", "create_global_step"), compat_ops.global_step
     )
@@ -125,16 +126,17 @@ def _contrib(slim: types.ModuleType) -> CompatModule:
         "layers": _Contrib("tensorflow.contrib.layers", slim.layers, slim),
         "rnn": _Contrib("tensorflow.contrib.rnn", _rnn_cell(), v1.nn),
         "framework": _Contrib("tensorflow.contrib.framework", slim, v1, **step, **loading.framework()),
-        "slim": _slim(slim, nets),
-        "losses": _Contrib("tensorflow.contrib.losses", slim.losses),
+        "slim": _slim(slim, nets, losses),
+        "losses": losses,
     }
     return CompatModule("tensorflow.contrib", **names)
 
 
-def _slim(slim: types.ModuleType, nets: types.ModuleType) -> CompatModule:
+def _slim(slim: types.ModuleType, nets: types.ModuleType, losses: CompatModule) -> CompatModule:
     # Networks also import the nets by contrib's internal path.
     own = {
         "nets": nets,
+        "losses": losses,
         "get_or_create_global_step": compat_ops.global_step,
         "get_global_step": compat_ops.global_step,
         **loading.framework(),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.web.models import network_lint
-from tests.network_texts import INVALID, VALID
+from tests.network_texts import INVALID, SHOWN_WHEN_RUN, VALID
 from tests.site import Site
 
 
@@ -16,7 +16,7 @@ def test_a_network_is_accepted(name: str) -> None:
     assert network_lint.check(VALID[name]) == []
 
 
-@pytest.mark.parametrize("name", INVALID)
+@pytest.mark.parametrize("name", [name for name in INVALID if name not in SHOWN_WHEN_RUN])
 def test_an_error_is_shown_on_its_line(name: str) -> None:
     text, line = INVALID[name]
     fault, *_ = network_lint.check(text)
