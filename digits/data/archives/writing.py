@@ -1,7 +1,8 @@
 """Archives that are created while they are sent, without buffering them in memory or on disk.
 
-The size of an archive and the number of its files are not limited: tar archives use PAX headers, zip archives ZIP64.
-While a zip archive is sent, memory holds about half a kilobyte for each of its files.
+The size of an archive and the number of its files are not limited: tar archives use PAX headers, zip archives ZIP64
+(https://pkware.cachefly.net/webdocs/casestudies/APPNOTE.TXT). Those of the standard library keep a list of all files in
+memory.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import bz2
 import contextlib
 import io
 import os
+import struct
 import tarfile
 import time
-import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from tempfile import SpooledTemporaryFile
+from typing import IO, Protocol
 
 from digits.core.files import exists, open_plain
 
@@ -37,7 +39,6 @@ Entry = tuple[str, bytes | Source | IO[bytes]]
 
 # The size of a temporary file that is kept in memory.
 SPOOLED_BYTES = 1 << 20
-_REGULAR_FILE = 0o100644 << 16
 
 
 def existing(files: Mapping[str, Source]) -> list[Entry]:
@@ -126,35 +127,68 @@ def _tar_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
     yield bytes(2 * tarfile.BLOCKSIZE)
 
 
-class _Sink(io.RawIOBase):
-    """Collects what is written, until it is taken."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pieces = bytearray()
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any, /) -> int:
-        self._pieces += data
-        return len(data)
-
-    def take(self) -> bytes:
-        """Return what was written since the last call."""
-        taken = bytes(self._pieces)
-        self._pieces.clear()
-        return taken
+_LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+_DESCRIPTOR = struct.Struct("<4sI2Q")
+_CENTRAL_HEADER = struct.Struct("<4s6H3I5H2I")
+_END64 = struct.Struct("<4sQ2H2I4Q")
+_LOCATOR64 = struct.Struct("<4sIQI")
+_END = struct.Struct("<4s4H2IH")
+_UTF8_NAME, _HAS_DESCRIPTOR = 0x800, 0x8
+_VERSION = 45
+_UNIX = 3 << 8
+_REGULAR_FILE = 0o100644 << 16
+_MOST_16, _MOST_32 = 0xFFFF, 0xFFFFFFFF
 
 
 def _zip_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
-    sink, now = _Sink(), time.localtime()[:6]
-    with zipfile.ZipFile(sink, "w") as bundle:
+    """Yield a zip archive of stored files. Its directory, which is at the end, is collected in a temporary file."""
+    offset = count = 0
+    now = time.localtime()
+    day = (now.tm_year - 1980) << 9 | now.tm_mon << 5 | now.tm_mday
+    times = (now.tm_hour << 11 | now.tm_min << 5 | now.tm_sec // 2, day)
+    with SpooledTemporaryFile(SPOOLED_BYTES) as directory:
         for name, content in entries:
-            header = zipfile.ZipInfo(name, now)
-            header.external_attr = _REGULAR_FILE
-            with _opened(content) as file, bundle.open(header, "w", force_zip64=True) as target:
-                for chunk in _chunks(file, _size(file)):
-                    target.write(chunk)
-                    yield sink.take()
-    yield sink.take()
+            encoded = name.encode()
+            checksum, start = 0, offset
+            flags, extra, sizes = _UTF8_NAME, b"", (_MOST_32, _MOST_32)
+            if isinstance(content, bytes):  # simple readers require the size before the data
+                checksum, sizes = zlib.crc32(content), (len(content), len(content))
+            else:
+                flags |= _HAS_DESCRIPTOR
+                extra = struct.pack("<2H2Q", 1, 16, 0, 0)
+            fields = (_VERSION, flags, 0, *times, checksum, *sizes, len(encoded), len(extra))
+            header = _LOCAL_HEADER.pack(b"PK\3\4", *fields) + encoded + extra
+            yield header
+            with _opened(content) as file:
+                size = _size(file)
+                for chunk in _chunks(file, size):
+                    checksum = zlib.crc32(chunk, checksum) if flags & _HAS_DESCRIPTOR else checksum
+                    yield chunk
+            offset += len(header) + size
+            if flags & _HAS_DESCRIPTOR:
+                yield _DESCRIPTOR.pack(b"PK\7\10", checksum, size, size)
+                offset += _DESCRIPTOR.size
+            directory.write(_central_header(encoded, flags, times, checksum, size, start))
+            count += 1
+        length = _size(directory)
+        yield from _chunks(directory, length)
+    if count >= _MOST_16 or max(length, offset) >= _MOST_32:
+        versions = (_UNIX | _VERSION, _VERSION)
+        yield _END64.pack(b"PK\6\6", _END64.size - 12, *versions, 0, 0, count, count, length, offset)
+        yield _LOCATOR64.pack(b"PK\6\7", 0, offset + length, 1)
+    counts = (min(count, _MOST_16),) * 2
+    yield _END.pack(b"PK\5\6", 0, 0, *counts, min(length, _MOST_32), min(offset, _MOST_32), 0)
+
+
+def _central_header(
+    name: bytes, flags: int, times: tuple[int, int], checksum: int, size: int, start: int
+) -> bytes:
+    extra, place = b"", (size, size, start)
+    if max(place) >= _MOST_32:
+        extra, place = struct.pack("<2H3Q", 1, 24, *place), (_MOST_32,) * 3
+    versions = (_UNIX | _VERSION, _VERSION)
+    lengths = (len(name), len(extra), 0, 0, 0)
+    packed = _CENTRAL_HEADER.pack(
+        b"PK\1\2", *versions, flags, 0, *times, checksum, *place[:2], *lengths, _REGULAR_FILE, place[2]
+    )
+    return packed + name + extra

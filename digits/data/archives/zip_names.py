@@ -2,8 +2,7 @@
 
 Names that are not in UTF-8 are in the encoding of the computer that packed them: cp437 or cp850 in Western Europe, GBK
 in China, Shift-JIS in Japan. An encoding is plausible if it decodes all names to words of one script; if those of
-several scripts are, `UnclearNames` asks for it. Detectors such as charset-normalizer are made for long texts: they read
-every third list of such short names wrongly, even hundreds of German ones, and do not say when they are unsure.
+several scripts are, `UnclearNames` asks for it.
 """
 
 from __future__ import annotations
