@@ -117,7 +117,7 @@ def test_an_imported_model_is_trained_from_its_weights(script: Script, dataset: 
     page = site.client.post(
         "/models/images/classification", data={"method": "pretrained", "pretrained_networks": kept}
     )
-    assert page.status_code == 400 and f'value="{kept}" data-title' in page.text
+    assert page.status_code == 400 and f'name="previous_networks" value="{kept}" checked' in page.text
 
     answer = site.client.get(f"/pretrained_models/{kept}.json", follow_redirects=True)
     assert json.loads(answer.data)["id"] == kept

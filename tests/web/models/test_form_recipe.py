@@ -15,10 +15,10 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules, schema
 from digits.core.recipe import Augment, CreateDataset, EarlyStopping, FineTune, Solver, Train
+from digits.data.databases.convert import OldDataset
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.recipe import (
     CreateClassification,
-    Databases,
     DatasetFolder,
     FolderSplit,
     ListedSplit,
@@ -221,7 +221,6 @@ DATASETS = structs_of(
             header="no",
         ),
         DatasetFolder(folder="/d", image_column="picture", label_column="kind"),
-        Databases(folder="/d", val="/e", test="/f", labels="/labels.txt"),
     ],
 )
 def test_a_form_filled_from_a_recipe_has_its_source(source: Any) -> None:
@@ -229,6 +228,14 @@ def test_a_form_filled_from_a_recipe_has_its_source(source: Any) -> None:
     form.fill_recipe(CreateClassification(files=source, pct_val=10, seed=5))
     recipe = form.recipe()
     assert (recipe.files, recipe.train, recipe.seed) == (source, None, 5)
+
+
+def test_a_form_filled_from_a_recipe_has_its_databases() -> None:
+    database = OldDataset(train="/d", val="/e", test="/f", labels="/labels.txt")
+    form = DatasetForm(None)
+    form.fill_recipe(CreateClassification(database=database, pct_val=10, seed=5))
+    recipe = form.recipe()
+    assert (recipe.database, recipe.files, recipe.train, recipe.seed) == (database, None, None, 5)
 
 
 @settings(max_examples=60, deadline=None)

@@ -14,7 +14,12 @@ from PIL import Image
 from digits.data.images import conversion as image_conversion
 from tests.worker.exporting.test_standard_exports import build
 
-IDENTITY = (("return 255.0 * (x + difference)", "return digits.nhwc_to_nchw(self.x + 0.0 * difference)"),)
+IDENTITY = (
+    (
+        "return 255.0 * (x + tf.cast(difference, x.dtype))",
+        "return digits.nhwc_to_nchw(self.x + 0.0 * difference)",
+    ),
+)
 
 
 def test_images_with_the_channels_first_are_saved(in_child: Any, tmp_path: Path) -> None:
