@@ -161,7 +161,7 @@ def test_the_card_describes_the_recommendation_and_what_was_changed(
     expect(reason).to_have_text("Recommended: train ResNet-32 from scratch.")
     expect(page.get_by_label("Base learning rate")).to_have_value(lenet["learning_rate"])
     expect(page.locator("#lr-preview figcaption")).to_contain_text(lenet["learning_rate"])
-    # What was entered is kept.
+    # Values entered by hand are kept.
     expect(page.get_by_label("Batch size")).to_have_value("6")
     expect(page.locator(".edited-note")).to_have_text(f"Recommended: {lenet['batch_size']}")
     check_accessibility(page)

@@ -335,7 +335,7 @@ class FlagField(Bound, BooleanField):
         self.data = bool(valuelist) and parse_flag(str(valuelist[0]))
 
     def _value(self) -> str:
-        """Return what the box sends if it is ticked, whatever was sent before."""
+        """Return the value of a ticked box, which does not depend on the submitted value."""
         return "y"
 
     @property

@@ -1,7 +1,7 @@
 """Identify the user of this machine at the other end of a TCP connection.
 
 The peer of a local connection is the socket whose local and remote address are ours, exchanged. Netlink's ``sock_diag``
-tells who owns it, in some microseconds. Where it is not supported, nobody is known, and everyone has to log in.
+returns its owner within microseconds. Where it is not supported, all users have to log in.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def ask_kernel(peer: Address, local: Address) -> Socket | None:
 
 
 def lookup_problem() -> str:
-    """Why the kernel does not tell the owners of connections to this process; empty if it does."""
+    """Return the reason why this process cannot look up owners of connections; empty if it can."""
     if os.geteuid() == overflow_uid():
         return "this server runs as the user nobody, which represents unknown users"
     with socket.create_server(("127.0.0.1", 0)) as listener:
