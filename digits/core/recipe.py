@@ -344,19 +344,6 @@ class ObtainWeights(Recipe, tag="obtain-weights"):
     weights_sources: list[str] = field(default_factory=list)
 
 
-class ProbeAccuracy(Recipe, tag="probe-accuracy"):
-    """Estimate the accuracy of a classifier of the images of the dataset in the folder ``dataset``.
-
-    It classifies features of up to ``records`` training images, which ``network``, an entry of
-    `digits.data.models.pretrained_catalog`, computes with its ImageNet weights in the file ``weights``.
-    """
-
-    dataset: str
-    network: str
-    weights: str
-    records: Annotated[int, Meta(ge=2, le=1000)] = 200
-
-
 class ImportModel(Recipe, tag="import-model"):
     """Import the model in ``source`` into ``target``, the folder of a new job.
 

@@ -29,7 +29,6 @@ from digits.core.recipe import (
     ObtainWeights,
     Preflight,
     PreviewAugmentation,
-    ProbeAccuracy,
     Recipe,
     Visualize,
 )
@@ -46,7 +45,6 @@ SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
 SECONDS_TO_IMPORT = 300.0
 SECONDS_TO_AUGMENT = 30.0
-SECONDS_TO_PROBE = 120.0
 QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
 KEPT = 20
@@ -175,16 +173,6 @@ class ShortTasks:
         """Find or download ImageNet weights. Meanwhile, `watched` reports the progress under the name ``watch``."""
         with self._new_folder() as folder:
             return self._run(folder, recipe, SECONDS_TO_DOWNLOAD, watch)
-
-    def probe_accuracy(self, recipe: ProbeAccuracy, form: str = "") -> ShortTaskResult:
-        """Estimate an accuracy. A newer call with the same ``form`` or `stop` ends it; then, it raises NotReady."""
-        with self._new_folder() as folder:
-            return self._run(folder, recipe, SECONDS_TO_PROBE, form=form)
-
-    def stop(self, form: str) -> None:
-        """Stop the preview or the probe of ``form`` that is running, if there is one."""
-        if run := self._previews.pop(form, None):
-            self._runner.stop(run)
 
     def watched(self, watch: str) -> TaskState | None:
         """Return the current state of a preflight or download, or None if there is none with this name."""

@@ -39,7 +39,6 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "train": (recipes.Train, "digits.worker.training.loop.trainer"),
     "preflight": (recipes.Preflight, "digits.worker.tasks.preflight"),
     "visualize": (recipes.Visualize, "digits.worker.tasks.visualize"),
-    "probe-accuracy": (recipes.ProbeAccuracy, "digits.worker.tasks.probe_accuracy"),
     "preview-augmentation": (recipes.PreviewAugmentation, "digits.worker.tasks.preview_augmentation"),
     "export": (recipes.Export, "digits.worker.tasks.export"),
     "obtain-weights": (recipes.ObtainWeights, "digits.worker.tasks.obtain_weights"),

@@ -318,23 +318,17 @@ def page_faults(server: ServerProcess) -> PageFaults:
     return PageFaults(host=urlsplit(server.url).netloc)
 
 
-# The form of a model downloads the recommended weights at once, and then estimates the accuracy with them. These are
-# the responses, unless a page sets `asksServer`. Intercepting the requests would disable the cache of the browser.
-STAND_INS = """
-const answers = [
-  [/[/]models[/]weights[/]\\w+$/, { path: '', ok: true }],
-  [/[/]models[/]probe-accuracy$/, { accuracy: 0.9, low: 0.8, high: 1.0, images: 27 }],
-];
+# The form of a model downloads the recommended weights at once: this is the response, unless a page sets `asksServer`.
+# Intercepting the requests would disable the cache of the browser.
+STAND_IN = """
 const { fetch } = window;
-window.fetch = async (url, ...options) => {
-  const [, answer] = (window.asksServer ? null : answers.find(([pattern]) => pattern.test(url))) ?? [];
-  return answer ? Response.json(answer) : fetch(url, ...options);
-};
+window.fetch = async (url, ...options) =>
+  !window.asksServer && /[/]models[/]weights[/]\\w+$/.test(url) ? Response.json({ path: '', ok: true }) : fetch(url, ...options);
 """
 
 
 def ask_server(page: Page) -> None:
-    """Let the pages that ``page`` opens from now on send the requests of `STAND_INS`."""
+    """Let the pages that ``page`` opens from now on download weights."""
     page.add_init_script("window.asksServer = true")
 
 
@@ -350,7 +344,7 @@ def context_of(chromium: Browser) -> Callable[[str], BrowserContext]:
         size: Any = {"width": 1280, "height": 900}
         context = chromium.new_context(base_url=url, reduced_motion="reduce", viewport=size)
         context.set_default_timeout(PATIENCE_MILLISECONDS)
-        context.add_init_script(f"(() => {{{STAND_INS}}})()")
+        context.add_init_script(f"(() => {{{STAND_IN}}})()")
         return context
 
     return context_of

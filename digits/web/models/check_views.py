@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
@@ -12,7 +11,7 @@ from digits.core import events
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import ModelJob
-from digits.core.recipe import ObtainWeights, Preflight, ProbeAccuracy, Train
+from digits.core.recipe import ObtainWeights, Preflight, Train
 from digits.core.results import preflight_result as preflights
 from digits.data.models.pretrained_catalog import CATALOG
 from digits.kinds.forms.request_fields import flag
@@ -30,7 +29,6 @@ from digits.web.resources.networks import (
     Diagnostics,
     NetworkSource,
     ObtainedWeights,
-    ProbedAccuracy,
     Remedy,
     Schedule,
     ScheduleColumns,
@@ -152,38 +150,6 @@ def obtain_weights(name: str) -> AnyResponse:
     return jsonify(ObtainedWeights((download.state.result or {})["path"]))
 
 
-@blueprint.post("/models/probe-accuracy")
-@returns(ProbedAccuracy)
-def probe_accuracy() -> AnyResponse:
-    """Estimate the accuracy of fine-tuning with the weights ``name``, which must be on this server.
-
-    A newer request with the same ``form`` cancels an earlier one.
-    """
-    require_tensorflow()
-    name, dataset = (
-        request.form.get("name", ""),
-        services().store.get(request.form.get("dataset", ""), DatasetJob),
-    )
-    weights = network_settings.weights_places().find(CATALOG[name]) if name in CATALOG else None
-    if weights is None:
-        raise NotFound(f"There are no ImageNet weights called “{name}” on this server.")
-    if dataset.manifest() is None:
-        raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Try again as soon as it is.")
-    recipe = ProbeAccuracy(dataset=str(dataset.folder), network=name, weights=str(weights))
-    probe = services().short_tasks.probe_accuracy(recipe, _probe_of(request.form))
-    services().short_tasks.forget(probe)
-    if probe.state.failure:
-        return _preview_failed(probe)
-    return jsonify(ProbedAccuracy(**(probe.state.result or {})))
-
-
-@blueprint.post("/models/probe-accuracy/stop")
-def stop_probe() -> Response:
-    """Cancel the estimate of the ``form``, which was closed."""
-    services().short_tasks.stop(_probe_of(request.form))
-    return Response(status=204)
-
-
 @blueprint.get("/models/preflight/progress")
 @returns(CheckStage)
 def preflight_progress() -> Response:
@@ -201,12 +167,6 @@ def preflight_picture(preview_id: str) -> Response:
     if folder is None:
         raise NotFound("This picture no longer exists.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
-
-
-def _probe_of(fields: Mapping[str, str]) -> str:
-    """Return the name of the probe of a form, which differs from that of its preview."""
-    form = fields.get("form", "")[:100]
-    return f"probe of {form}" if form else ""
 
 
 def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:

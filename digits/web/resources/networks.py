@@ -53,15 +53,6 @@ class CheckedTraining(Struct):
     ok: bool = True
 
 
-class ProbedAccuracy(Struct):
-    """The accuracy of a quick test on some training ``images``, with its 95% interval from ``low`` to ``high``."""
-
-    accuracy: float
-    low: float
-    high: float
-    images: int
-
-
 class CheckStage(Struct):
     """What the check of a training or a download does at present, and its progress in percent."""
 

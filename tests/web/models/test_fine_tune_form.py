@@ -193,14 +193,6 @@ def test_the_recommendation_for_a_dataset_contains_the_settings_of_all_networks(
     assert f'<h2 id="headline">{best["headline"]}</h2>' in page and best["reason"].split("“")[0] in page
 
 
-def test_the_accuracy_is_estimated_only_with_weights_on_the_server(site: Site, dataset: str) -> None:
-    put_weights(site, "resnet50")
-    for name in ("convnext", "resnet-9000", ""):
-        answer = site.post("/models/probe-accuracy", dataset=dataset, name=name, form="a")
-        assert answer.status_code in (404, 503)
-    assert site.post("/models/probe-accuracy/stop", form="a").status_code == 204
-
-
 def test_networks_name_entries_of_the_catalog() -> None:
     named = {item.pretrained for item in every_network().values()} - {""}
     assert named == set(CATALOG)
