@@ -1,4 +1,4 @@
-// Uploads a Blob over the tus protocol: in chunks with checksums, resumed after interruptions and reloads.
+// Uploads a Blob over the tus protocol: in chunks, resumed after interruptions and reloads.
 
 import { Upload } from '../vendor/tus.js';
 import { urlPrefix, wordsOf } from './http.js';
@@ -7,24 +7,31 @@ const CHUNK_BYTES = 8 * 1024 * 1024;
 const RETRY_MILLISECONDS = [500, 1000, 3000, 5000, 10000, ...Array(60).fill(20000)];
 // Errors of a file that was changed or removed in the meantime.
 const UNREADABLE = ['NotReadableError', 'NotFoundError'];
-// Temporary: too slow, another request is still writing, corrupted in transit, too many requests.
-const RETRIED = [408, 409, 423, 429, 460];
+// Temporary: too slow, another request is still writing, too many requests.
+const RETRIED = [408, 409, 423, 429];
 
 /**
  * Returns a tus Upload, to be started. `key` identifies the contents of `blob`: an upload with the same key is resumed.
  * Calls `progressed(sent)`, `interrupted()` before a retry, and `done(url)` or `failed(message)`.
  */
 export async function resumableUpload(blob, { name, key, progressed, interrupted, done, failed }) {
-  const source = chunksOf(blob);
+  // Read before they are sent, so that a file that has changed is not mistaken for a lost connection.
+  const slice = async (start, end) => ({
+    value: new Blob([await blob.slice(start, end).arrayBuffer()]),
+    done: end >= blob.size,
+  });
   const upload = new Upload(blob, {
     endpoint: `${location.origin}${urlPrefix}/uploads`,
     chunkSize: CHUNK_BYTES,
     retryDelays: RETRY_MILLISECONDS,
     metadata: { filename: name },
-    fileReader: { openFile: async () => source },
+    fileReader: { openFile: async () => ({ size: blob.size, slice, close() {} }) },
     fingerprint: async () => `digits-upload ${urlPrefix} ${key}`,
     removeFingerprintOnSuccess: true,
-    onBeforeRequest: (request) => prepare(request, source),
+    onBeforeRequest(request) {
+      request.setHeader('Accept', 'application/json');
+      request.setHeader('X-CSRFToken', document.querySelector('meta[name="csrf-token"]').content);
+    },
     onShouldRetry(error) {
       if (UNREADABLE.includes(error.causingError?.name)) return false;
       const status = error.originalResponse?.getStatus() ?? 0;
@@ -39,30 +46,6 @@ export async function resumableUpload(blob, { name, key, progressed, interrupted
   const [previous] = (await upload.findPreviousUploads()).sort((a, b) => b.creationTime.localeCompare(a.creationTime));
   if (previous) upload.resumeFromPreviousUpload(previous);
   return upload;
-}
-
-/** The source of a tus Upload. `latest` is the last chunk, read once for both its checksum and the request. */
-function chunksOf(blob) {
-  return {
-    size: blob.size,
-    latest: null,
-    async slice(start, end) {
-      this.latest = await blob.slice(start, end).arrayBuffer();
-      return { value: new Blob([this.latest]), done: end >= blob.size };
-    },
-    close() {
-      this.latest = null;
-    },
-  };
-}
-
-async function prepare(request, source) {
-  request.setHeader('Accept', 'application/json');
-  request.setHeader('X-CSRFToken', document.querySelector('meta[name="csrf-token"]').content);
-  // Browsers compute checksums only on pages served over HTTPS or from localhost.
-  if (request.getMethod() !== 'PATCH' || !crypto.subtle) return;
-  const digest = new Uint8Array(await crypto.subtle.digest('SHA-256', source.latest));
-  request.setHeader('Upload-Checksum', `sha256 ${btoa(String.fromCharCode(...digest))}`);
 }
 
 function messageOf(error) {

@@ -2,9 +2,9 @@
 
 import { confirmed } from './dialog.js';
 import { chosenFiles, droppedFiles, hasEnding, startDropping } from './dropped_files.js';
-import { button, element } from './element.js';
+import { button } from './element.js';
 import { bytes, countOf, duration } from './format.js';
-import { getJson, postForm, request, wordsOf } from './http.js';
+import { getJson, request, wordsOf } from './http.js';
 import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
 import { tarBlob } from './tar_blob.js';
@@ -98,7 +98,7 @@ function uploadField(box, path) {
         const state = await getJson(address);
         if (number !== run) return;
         if (state.state === 'ready') return take(state);
-        if (state.state === 'failed') return refuse(state);
+        if (state.state === 'failed') return fail(state.error);
         detail.textContent = state.error ?? '';
         setMeter(100 * state.unpacked);
         await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
@@ -117,7 +117,6 @@ function uploadField(box, path) {
     close();
     if (hadFocus) part('files').focus();
     nameUpload(state.name, [`Uploaded ${state.name}: ${countOf(state.files, 'file')}, ${bytes(state.bytes)}.`, ...state.notes].join(' '));
-    offerEncodings(status, state);
   }
 
   /** Shows `text` about the upload `name` in the place of its path on the server. */
@@ -137,29 +136,6 @@ function uploadField(box, path) {
     delete path.dataset.uploadName;
     path.closest('.path-field').classList.remove('path-uploaded');
     announce('');
-  }
-
-  function refuse(state) {
-    fail(state.error, state.encodings.length > 0);
-    offerEncodings(problem, state);
-  }
-
-  /** Adds buttons that unpack the archive again with another encoding of its file names. */
-  function offerEncodings(place, { encodings, name }) {
-    const address = url;
-    const unpack = async (encoding) => {
-      const number = (run += 1);
-      try {
-        await postForm(`${address}/unpack`, { encoding });
-        finish(address, name, number);
-      } catch (error) {
-        fail(wordsOf(error), true);
-      }
-    };
-    const buttons = encodings.map(({ encoding, title, example }) =>
-      button('button button-small', `${title}: ${example}`, () => unpack(encoding)),
-    );
-    if (buttons.length) place.append(element('span', 'upload-buttons', ...buttons));
   }
 
   /* The buttons */
@@ -263,7 +239,6 @@ function uploadField(box, path) {
       url = address;
       if (state.state === 'unpacking') finish(address, name, number);
       else if (state.state === 'ready') take(state);
-      else if (state.encodings.length) refuse(state);
       else if (state.state === 'receiving') {
         const share = Math.floor((100 * state.offset) / state.length);
         announce('');

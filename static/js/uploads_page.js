@@ -1,12 +1,10 @@
-// The Uploads page: deletes uploads, and unpacks them with another encoding of file names.
+// The Uploads page: deletes uploads.
 
 import { confirmed, toast } from './dialog.js';
-import { postForm, request, wordsOf } from './http.js';
+import { request } from './http.js';
 import { refreshParts } from './refresh.js';
 
 document.addEventListener('click', async (event) => {
-  const choice = event.target.closest?.('[data-unpack]');
-  if (choice) return unpack(choice.dataset);
   const button = event.target.closest?.('[data-delete-upload]');
   if (!button) return;
   const { name, deleteUpload: url } = button.dataset;
@@ -21,12 +19,3 @@ document.addEventListener('click', async (event) => {
   await refreshParts();
   document.getElementById('main').focus();
 });
-
-async function unpack({ unpack: url, encoding }) {
-  try {
-    await postForm(url, { encoding });
-  } catch (error) {
-    toast(wordsOf(error), 'danger');
-  }
-  await refreshParts();
-}

@@ -104,24 +104,6 @@ def test_a_dropped_folder_is_uploaded_and_a_refused_archive_is_explained(page: P
     expect(box.get_by_role("button", name="Files…")).to_be_visible()
 
 
-def test_the_encoding_of_names_is_chosen(page: Page, tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "names.zip", "w") as archive:
-        archive.writestr("xx/1.png", b"1")
-        archive.writestr("ab/1.png", b"2")
-    data = (tmp_path / "names.zip").read_bytes()
-    (tmp_path / "names.zip").write_bytes(data.replace(b"xx/", "人/".encode("cp932")))
-    page.goto("/datasets/images/classification/new")
-    box = page.get_by_role("group", name="Upload: Training images")
-    drop(page, box, tmp_path / "names.zip")
-    expect(box.get_by_role("alert")).to_contain_text("does not state the encoding")
-    page.reload()
-    box.get_by_role("button", name="Japanese (Shift-JIS): 人/1.png").click()
-    expect(box).to_contain_text("Uploaded names.zip: 2 files")
-    expect(box.get_by_role("alert")).to_be_hidden()
-    folder = Path(page.locator('[name="folder_train"]').input_value())
-    assert {path.name for path in folder.iterdir()} == {"人", "ab"}
-
-
 def drop(page: Page, box: Locator, path: Path) -> None:
     """Drag a file or folder of this computer onto ``box``."""
     box.get_by_role("button").first.focus()  # closes the suggestions of the path field, which may cover it

@@ -40,7 +40,7 @@ from digits.core.errors import explain
 from digits.core.files import is_disk_full, remove_tree
 from digits.core.machine import programs
 from digits.core.settings import Settings
-from digits.data.archives.zip_names import NameEncoding, Names, UnclearNames, decode_names
+from digits.data.archives.zip_names import UnclearNames, decode_names
 
 log = logging.getLogger(__name__)
 
@@ -102,11 +102,7 @@ class LimitExceeded(Refused):
 
 
 class UnclearEncoding(ArchiveError):
-    """The encoding of the names in an archive must be chosen among ``encodings``."""
-
-    def __init__(self, error: UnclearNames) -> None:
-        super().__init__(str(error))
-        self.encodings = error.encodings
+    """The encoding of the names in an archive must be stated."""
 
 
 class NoSpace(ArchiveError):
@@ -144,8 +140,7 @@ class Request:
 class Progress:
     """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``.
 
-    With ``lacks_space``, the error is the full disk. ``notes`` are sentences about what was assumed. If the encoding of
-    names was guessed or must be chosen, ``encodings`` are the other ones, or all.
+    With ``lacks_space``, the error is the full disk. ``notes`` are sentences about what was assumed.
     """
 
     fraction: float = 0.0
@@ -155,7 +150,6 @@ class Progress:
     error: str = ""
     lacks_space: bool = False
     notes: list[str] = field(default_factory=list)
-    encodings: list[NameEncoding] = field(default_factory=list)
 
 
 class Unpacking:
@@ -347,12 +341,6 @@ class _Writer:
         if not self._prefix:
             self.progress.fraction = min(1.0, fraction)
 
-    def note_names(self, names: Names) -> None:
-        """Report how the names of a zip archive are decoded."""
-        if names.note and names.note not in self.progress.notes:
-            self.progress.notes.append(names.note)
-            self.progress.encodings = self.progress.encodings or names.others
-
     def name_of(self, path: Path) -> str:
         """Return the name of a file in the archive."""
         return str(path.relative_to(self._top))
@@ -510,8 +498,9 @@ def _zip_entries(file: IO[bytes], writer: _Writer, encoding: str) -> Iterator[tu
         try:
             names = decode_names(members, encoding)
         except UnclearNames as error:
-            raise UnclearEncoding(error) from error
-        writer.note_names(names)
+            raise UnclearEncoding(str(error)) from error
+        if names.note and names.note not in writer.progress.notes:
+            writer.progress.notes.append(names.note)
         done = 0
         for member, text in zip(members, names.texts, strict=True):
             # Windows programs may separate folders by backslashes.
@@ -657,7 +646,6 @@ def main() -> None:
         _write(unpack(Path(request.archive), Path(request.folder), request.limits, report, request.encoding))
     except ArchiveError as error:
         progress.error, progress.lacks_space = str(error), isinstance(error, NoSpace)
-        progress.encodings = error.encodings if isinstance(error, UnclearEncoding) else []
         _write(progress)
 
 

@@ -2,7 +2,7 @@
 
 Names that are not in UTF-8 are in the encoding of the computer that packed them: cp437 or cp850 in Western Europe, GBK
 in China, Shift-JIS in Japan. An encoding is plausible if it decodes all names to words of one script; if those of
-several scripts are, `UnclearNames` asks for it.
+several scripts are, it must be stated (`UnclearNames`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-
-from msgspec import Struct
+from dataclasses import dataclass
 
 from digits.core.errors import BadRequest
 
@@ -39,30 +37,28 @@ _ODD_SHARP_S = re.compile(r"(?<![aeiouyäöüAEIOUYÄÖÜ])ß")
 _HAN = ("CJK", "IDEOGRAPHIC")
 
 
-class NameEncoding(Struct, frozen=True):
-    """An ``encoding`` to choose, its ``title``, and an ``example``: a name decoded with it."""
-
-    encoding: str
-    title: str
-    example: str
-
-
 class UnclearNames(Exception):
-    """The encoding of the names must be chosen among ``encodings``. The message is for the user."""
+    """The encoding of the ``names`` must be stated. The message is for the user."""
 
-    def __init__(self, fault: str, encodings: Sequence[NameEncoding]) -> None:
-        choices = ", ".join(item.encoding for item in encodings)
-        super().__init__(f"{fault} Choose the one in which they are readable (field encoding): {choices}.")
-        self.encodings = [*encodings]
+    def __init__(self, fault: str, names: Sequence[bytes]) -> None:
+        examples = {
+            _example(names, item.name): item.name
+            for item in reversed(_ENCODINGS)
+            if _decodes(names, item.name)
+        }
+        choices = ", ".join(f"{name} (“{example}”)" for example, name in reversed(examples.items()))
+        super().__init__(
+            f"{fault} Upload the unpacked folder instead, or send the encoding in which they are readable as encoding: "
+            f"{choices}."
+        )
 
 
 @dataclass(frozen=True)
 class Names:
-    """Decoded names. If their encoding was guessed, a ``note`` says so, and ``others`` are possible."""
+    """Decoded names. If their encoding was guessed, a ``note`` says so."""
 
     texts: list[str]
     note: str = ""
-    others: list[NameEncoding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -125,33 +121,24 @@ def decode_names(members: Sequence[zipfile.ZipInfo], encoding: str = "") -> Name
     texts: list[str | bytes] = [_stated_name(member) for member in members]
     unclear = [text for text in texts if isinstance(text, bytes) and not text.isascii()]
     names = [*dict.fromkeys(unclear)]
-    chosen, note, others = "utf-8", "", list[NameEncoding]()
+    chosen, note = "utf-8", ""
     if _decodes(names, "utf-8"):
         pass
     elif encoding:
         if not _decodes(names, encoding):
-            raise UnclearNames(
-                f"The file names in the archive are not encoded in {encoding}.", _possible(names)
-            )
+            raise UnclearNames(f"The file names in the archive are not encoded in {encoding}.", names)
         chosen = encoding
     else:
         guessed = _guess(names)
-        possible = _possible(names)
         if guessed is None:
-            raise UnclearNames("The archive does not state the encoding of its file names.", possible)
+            raise UnclearNames("The archive does not state the encoding of its file names.", names)
         chosen = guessed.name
         if chosen != "cp437":
-            example = _example(names, chosen)
             note = (
                 "The archive does not state the encoding of its file names: read as "
-                f"{guessed.title}, such as “{example}”."
+                f"{guessed.title}, such as “{_example(names, chosen)}”."
             )
-            others = [item for item in possible if item.example != example]
-    return Names(
-        [text if isinstance(text, str) else text.decode(chosen) for text in texts],
-        note,
-        others,
-    )
+    return Names([text if isinstance(text, str) else text.decode(chosen) for text in texts], note)
 
 
 def _stated_name(member: zipfile.ZipInfo) -> str | bytes:
@@ -184,16 +171,6 @@ def _decodes(names: Iterable[bytes], encoding: str) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _possible(names: Sequence[bytes]) -> list[NameEncoding]:
-    """Return the encodings that decode all ``names``, those with different results."""
-    possible: dict[str, NameEncoding] = {}
-    for item in _ENCODINGS:
-        if _decodes(names, item.name):
-            example = _example(names, item.name)
-            possible.setdefault(example, NameEncoding(item.name, item.title, example))
-    return [*possible.values()]
 
 
 def _example(names: Sequence[bytes], encoding: str) -> str:

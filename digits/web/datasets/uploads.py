@@ -1,6 +1,6 @@
 """Uploads of archives over the tus protocol (https://tus.io/protocols/resumable-upload, version 1.0.0), and their page.
 
-The extensions are creation, termination, checksum and expiration.
+The extensions are creation, termination and expiration.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from digits.web.responses.representation import respond, returns
 from digits.web.security.bounded_request import pieces_of_body
 from digits.web.security.usernames import current_username, login_name
 from digits.web.services import services
-from digits.web.services.upload_store import CHECKSUMS, TooLarge, Upload
+from digits.web.services.upload_store import TooLarge, Upload
 
 blueprint = Blueprint("uploads", __name__)
 
 VERSION = "1.0.0"
-EXTENSIONS = "creation,termination,checksum,expiration"
+EXTENSIONS = "creation,termination,expiration"
 CHUNK_TYPE = "application/offset+octet-stream"
 MAX_METADATA_CHARACTERS = 4096
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
@@ -43,7 +43,6 @@ def options(upload_id: str = "") -> Response:
             "Tus-Version": VERSION,
             "Tus-Extension": EXTENSIONS,
             "Tus-Max-Size": str(services().settings.max_upload),
-            "Tus-Checksum-Algorithm": ",".join(CHECKSUMS),
         },
     )
 
@@ -102,17 +101,8 @@ def append(upload_id: str) -> Response:
         raise BadRequest("The header Upload-Offset must be a number.")
     if int(offset) + (request.content_length or 0) > max(upload.record.length, int(offset)):
         raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
-    services().uploads.receive(upload, int(offset), pieces_of_body(), _checksum())
+    services().uploads.receive(upload, int(offset), pieces_of_body())
     return _answer(204, {"Upload-Offset": str(upload.offset), **_expiry(upload)})
-
-
-@blueprint.post("/uploads/<upload_id>/unpack")
-@returns(UploadState)
-def unpack(upload_id: str) -> Response:
-    """Unpack an upload again, with the ``encoding`` of its file names."""
-    upload = _upload(upload_id)
-    services().uploads.unpack_again(upload, encoding_named(request.values.get("encoding", "")))
-    return jsonify(describe_upload(upload))
 
 
 @blueprint.delete("/uploads/<upload_id>")
@@ -158,20 +148,6 @@ def _metadata() -> dict[str, str]:
         }
     except (binascii.Error, ValueError) as error:
         raise BadRequest("A value in the header Upload-Metadata is not Base64.") from error
-
-
-def _checksum() -> tuple[str, bytes] | None:
-    """Return the algorithm and the digest in the header Upload-Checksum. Raises BadRequest."""
-    text = request.headers.get("Upload-Checksum")
-    if text is None:
-        return None
-    algorithm, _, value = text.strip().partition(" ")
-    if algorithm not in CHECKSUMS:
-        raise BadRequest(f"The checksum algorithm must be one of {', '.join(CHECKSUMS)}.")
-    try:
-        return algorithm, base64.b64decode(value.strip(), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise BadRequest("The checksum in the header Upload-Checksum is not Base64.") from error
 
 
 def _expiry(upload: Upload) -> dict[str, str]:

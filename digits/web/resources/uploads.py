@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from digits.data.archives.zip_names import NameEncoding
-
 
 class UploadState(Struct):
     """An upload.
 
     ``state`` is ``receiving``, ``unpacking``, ``ready`` or ``failed``. ``offset`` bytes of ``length`` were received;
     ``unpacked`` is the fraction that has been unpacked to ``folder``. ``tables`` are paths of tables in it. ``changed``
-    and ``expires`` are Unix times. ``notes`` are sentences about what was assumed. If the encoding of file names was
-    guessed or, in state ``failed``, must be chosen, ``encodings`` are those to choose from.
+    and ``expires`` are Unix times. ``notes`` are sentences about what was assumed.
     """
 
     id: str
@@ -29,7 +26,6 @@ class UploadState(Struct):
     bytes: int
     error: str | None
     notes: list[str]
-    encodings: list[NameEncoding]
     changed: float
     expires: float
 

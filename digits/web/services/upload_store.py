@@ -9,7 +9,6 @@ whose disk was full, continues with the uploads whose data is complete.
     archives/3f…/upload.json    name, owner, length, state
     archives/3f…/data           the bytes received
     archives/3f…/received.json  how many of them are on disk
-    archives/3f…/unverified     the offset of a chunk whose checksum has not been verified
     archives/3f…/NAME/          the unpacked files
     running-time.json           the clock by which uploads expire
 """
@@ -17,7 +16,6 @@ whose disk was full, continues with the uploads whose data is complete.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
 import re
@@ -42,25 +40,23 @@ from digits.core.settings import Settings
 from digits.data.archives import unpacking
 from digits.data.archives.file_names import uploaded_name
 from digits.data.archives.unpacking import Limits, Progress, Unpacking
-from digits.data.archives.zip_names import NameEncoding
 from digits.runtime.executors.processes import boot_id
 from digits.web.offload import in_thread
 from digits.web.services.running_time import RunningTime
 
-CHECKSUMS = ("sha256", "sha1")
 UNFINISHED_SECONDS = 24 * 3600.0
 EXPIRY_SECONDS = 600.0
 # How often uploads that wait for free space are reconsidered.
 RETRY_SECONDS = 5.0
 POLL_SECONDS = 0.1
-# The most data of a request without a checksum that a power loss may cost.
+# The most data of a request that a power loss may cost.
 SYNC_BYTES = 64_000_000
 # Above this number of files, it is faster to sync all file systems than each file.
 MANY_FILES = 100
 # The ids of expired uploads that are remembered, to report them as expired and not as unknown.
 MAX_REMEMBERED = 1000
 
-_STATE_FILE, _DATA_FILE, _MARK_FILE = "upload.json", "data", "unverified"
+_STATE_FILE, _DATA_FILE = "upload.json", "data"
 _RECEIVED_FILE, _CLOCK_FILE = "received.json", "running-time.json"
 _ID = re.compile(r"[0-9a-f]{32}")
 
@@ -97,12 +93,6 @@ class Busy(DigitsError):
     http_status = 423
 
 
-class WrongChecksum(DigitsError):
-    """A chunk does not match its checksum."""
-
-    http_status = 460
-
-
 class State(Enum):
     """``RECEIVING`` → ``UNPACKING`` → ``READY`` or ``FAILED``."""
 
@@ -125,9 +115,8 @@ class Record(msgspec.Struct, kw_only=True):
     bytes: int = 0
     error: str = ""
     notes: list[str] = msgspec.field(default_factory=list)
-    # The encoding of names in zip archives, if it was chosen, and those to choose from. With these, the data is kept.
+    # The encoding of names in zip archives, if the client states it.
     encoding: str = ""
-    encodings: list[NameEncoding] = msgspec.field(default_factory=list)
     # The time of the last change of the state, in Unix seconds, and by the clock of `RunningTime`; -1 if unknown.
     at: float
     ran: float = -1.0
@@ -166,16 +155,10 @@ class Upload:
         return self.folder / _DATA_FILE
 
     @property
-    def mark(self) -> Path:
-        return self.folder / _MARK_FILE
-
-    @property
     def offset(self) -> int:
         """The number of bytes received."""
         if self.record.state is not State.RECEIVING:
             return self.record.length
-        with contextlib.suppress(OSError, ValueError):
-            return int(self.mark.read_text())
         with contextlib.suppress(FileNotFoundError):
             return self.data.stat().st_size
         return 0
@@ -208,16 +191,14 @@ class Upload:
 
     def recover(self) -> None:
         """Remove what a killed server, or a machine that lost power, has left incomplete; raises OSError."""
-        for name in (_STATE_FILE, _RECEIVED_FILE, _MARK_FILE):
+        for name in (_STATE_FILE, _RECEIVED_FILE):
             files.remove_partial_writes(self.folder / name)
         if self.record.state is not State.RECEIVING:
             return
         with contextlib.suppress(UnreadableFile):  # of an earlier version
             self.received = files.read_json(self.folder / _RECEIVED_FILE, Received, below=self.folder)
             if self.received.boot != boot_id():
-                self.mark.unlink(missing_ok=True)
                 os.truncate(self.data, min(self.received.offset, self.data.stat().st_size))
-        self.discard_unverified()
 
     def check_usable(self) -> None:
         """Raise an error if the upload was refused, or is complete but cannot be unpacked yet."""
@@ -225,17 +206,6 @@ class Upload:
             raise Unusable(self.record.error)
         if self.problem is not None:
             raise self.problem
-
-    def discard_unverified(self) -> None:
-        """Remove a chunk whose checksum was not verified, because the connection or the server ended before."""
-        try:
-            start = int(self.mark.read_text())
-        except FileNotFoundError:
-            return
-        except ValueError:
-            start = self.received.offset  # the mark is damaged
-        os.truncate(self.data, min(start, self.data.stat().st_size))
-        self.mark.unlink()
 
 
 class UploadStore:
@@ -270,7 +240,7 @@ class UploadStore:
             try:
                 upload = Upload(folder, files.read_json(folder / _STATE_FILE, Record, below=folder))
                 upload.recover()
-                if upload.state in (State.READY, State.FAILED) and not upload.record.encodings:
+                if upload.state in (State.READY, State.FAILED):
                     self._discard(upload.data)
                 self._uploads[upload.id] = upload
                 self._clock.advance_to(upload.ran)
@@ -363,34 +333,24 @@ class UploadStore:
             raise
         return upload
 
-    def receive(
-        self, upload: Upload, offset: int, pieces: Iterable[bytes], checksum: tuple[str, bytes] | None = None
-    ) -> None:
-        """Append a chunk that starts at ``offset``.
+    def receive(self, upload: Upload, offset: int, pieces: Iterable[bytes]) -> None:
+        """Append a chunk that starts at ``offset``, or as much of it as arrives.
 
-        With ``checksum``, an algorithm of `CHECKSUMS` and a digest, the chunk is appended as a whole or not at
-        all; without, as much of it as arrives. Raises Busy, WrongOffset, TooLarge, WrongChecksum, and OSError.
+        Raises Busy, WrongOffset, TooLarge, and OSError.
         """
         with _writing(upload):
             if upload.record.state is not State.RECEIVING or offset != in_thread(getattr, upload, "offset"):
                 raise WrongOffset(f"The upload resumes at byte {upload.offset:,}, not {offset:,}.")
-            if checksum is not None:
-                in_thread(files.write_bytes, upload.mark, str(offset).encode(), durable=False)
             try:
-                self._append(upload, offset, pieces, checksum)
+                self._append(upload, offset, pieces)
             finally:
                 if not upload.is_deleted:
-                    in_thread(upload.discard_unverified)
                     in_thread(upload.save_received, self._clock.seconds)
             if upload.state is State.UNPACKING:
                 self._continue(upload)
                 upload.check_usable()
 
-    def _append(
-        self, upload: Upload, offset: int, pieces: Iterable[bytes], checksum: tuple[str, bytes] | None
-    ) -> None:
-        digest = hashlib.new(checksum[0], usedforsecurity=False) if checksum else None
-        end = offset
+    def _append(self, upload: Upload, end: int, pieces: Iterable[bytes]) -> None:
         file = in_thread(open, upload.data, "ab", buffering=0)  # the disk may be busy with the data before
         try:
             for piece in pieces:
@@ -399,40 +359,11 @@ class UploadStore:
                 end += len(piece)
                 if end > upload.record.length:
                     raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
-                in_thread(_write, file, piece, digest)
-                if checksum is None and end - upload.received.offset >= SYNC_BYTES:
+                in_thread(_write, file, piece)
+                if end - upload.received.offset >= SYNC_BYTES:
                     in_thread(upload.save_received, self._clock.seconds)
         finally:
             in_thread(file.close)
-        if checksum and digest and digest.digest() != checksum[1]:
-            raise WrongChecksum(
-                "The data was corrupted in transit: its checksum does not match.",
-                "Send this part of the file again.",
-            )
-        in_thread(upload.mark.unlink, missing_ok=True)
-
-    def unpack_again(self, upload: Upload, encoding: str) -> None:
-        """Unpack an upload with another ``encoding`` of its names.
-
-        Raises BadRequest unless it is one of those to choose from, Busy, or InUse if a dataset refers to the upload.
-        """
-        if encoding not in [item.encoding for item in upload.record.encodings]:
-            choices = ", ".join(item.encoding for item in upload.record.encodings)
-            raise BadRequest(
-                "This upload cannot be unpacked with another encoding of its names.",
-                f"Choose one of {choices}." if choices else "The names are known.",
-            )
-        users = self._users_of(upload.id, False)
-        if users:
-            raise InUse(
-                f"The dataset “{users[0]}” was created from this upload.",
-                "Upload the archive again.",
-            )
-        with _writing(upload):
-            self._set_state(
-                upload, State.UNPACKING, encoding=encoding, encodings=[], notes=[], error="", content=""
-            )
-            self._continue(upload)
 
     def delete(self, upload: Upload) -> None:
         """Delete an upload in any state. Raises InUse while a dataset is created from it."""
@@ -570,13 +501,11 @@ class UploadStore:
                 files=progress.files,
                 bytes=progress.bytes,
                 notes=progress.notes,
-                encodings=progress.encodings,
             )
         else:
             self._discard(target)  # of a killed process
-            self._set_state(upload, State.FAILED, error=progress.error, encodings=progress.encodings)
-        if not progress.encodings:
-            self._discard(upload.data)
+            self._set_state(upload, State.FAILED, error=progress.error)
+        self._discard(upload.data)
 
 
 def is_accessible(upload: Upload, user: str | None) -> bool:
@@ -587,7 +516,7 @@ def is_accessible(upload: Upload, user: str | None) -> bool:
 def folder_name(name: str) -> str:
     """Return the name of the folder for the archive ``name``: without its ending, and different from our files."""
     stem = unpacking.without_ending(name) or "upload"
-    own_names = (_STATE_FILE, _DATA_FILE, _RECEIVED_FILE, _MARK_FILE)
+    own_names = (_STATE_FILE, _DATA_FILE, _RECEIVED_FILE)
     return f"{stem} files" if stem in own_names else stem
 
 
@@ -602,10 +531,8 @@ def _writing(upload: Upload) -> Iterator[None]:
         upload.writing.release()
 
 
-def _write(file: Any, piece: bytes, digest: Any) -> None:
+def _write(file: Any, piece: bytes) -> None:
     view = memoryview(piece)
-    if digest is not None:
-        digest.update(view)
     while view:
         view = view[file.write(view) :]
 
