@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 
+import pytest
+
 from digits.core.settings import described_settings
 
 
@@ -13,15 +15,6 @@ def test_help_names_every_option(run_clean):
     for row in described_settings():
         assert row.option is None or row.option in answer.stdout
         assert row.option is None or row.variable in answer.stdout
-
-
-def test_serve_is_the_default_command(run_clean):
-    answer = run_clean("-m", "digits", "--port", "seventy")
-    assert (answer.returncode, answer.stdout) == (2, "")
-    assert (
-        answer.stderr
-        == "digits: --port: takes a number from 0 to 65535; 0 means any free port, not 'seventy'\n"
-    )
 
 
 def test_an_invalid_secret_is_not_printed(run_clean):
@@ -40,38 +33,30 @@ def test_a_port_in_use_is_reported_with_a_remedy(run_clean, tmp_path):
     assert "Traceback" not in answer.stderr
 
 
-def test_an_unavailable_address_is_reported(run_clean, tmp_path):
-    answer = run_clean("-m", "digits", "--host", "192.0.2.1", "--log-file", str(tmp_path / "digits.log"))
-    assert answer.returncode == 2
-    assert "cannot listen on 192.0.2.1" in answer.stderr
-
-
-def test_the_log_file_must_be_writable(run_clean, tmp_path):
-    (tmp_path / "file").touch()
-    answer = run_clean("-m", "digits", "--log-file", str(tmp_path / "file" / "digits.log"))
-    assert answer.returncode == 2
-    assert "log file" in answer.stderr and "Traceback" not in answer.stderr
-
-
-def test_repeated_options_make_a_list(run_clean, tmp_path):
-    answer = run_clean(
-        "-m",
-        "digits",
-        "serve",
-        "--pass-env",
-        "FIRST",
-        "--pass-env",
-        "second value",
-        "--log-file",
-        str(tmp_path / "log"),
-    )
-    assert answer.returncode == 2
-    assert "'FIRST,second value'" in answer.stderr
-
-
-def test_an_option_overrides_the_environment(run_clean):
-    answer = run_clean(
-        "-m", "digits", "--no-login", "--host", "0.0.0.0", DIGITS_LOGIN="1", DIGITS_HOST="localhost"
-    )
-    assert answer.returncode == 2
-    assert "login: cannot be disabled if others can reach 0.0.0.0" in answer.stderr
+@pytest.mark.parametrize(
+    ("options", "variables", "problem"),
+    [
+        (
+            ["--port", "seventy"],
+            {},
+            "digits: --port: takes a number from 0 to 65535; 0 means any free port, not 'seventy'\n",
+        ),
+        (["serve", "--pass-env", "FIRST", "--pass-env", "second value"], {}, "'FIRST,second value'"),
+        (["--host", "192.0.2.1"], {}, "cannot listen on 192.0.2.1"),
+        (["--log-file", "/dev/null/digits.log"], {}, "log file"),
+        # An option overrides a variable.
+        (
+            ["--no-login", "--host", "0.0.0.0"],
+            {"DIGITS_LOGIN": "1", "DIGITS_HOST": "localhost"},
+            "login: cannot be disabled if others can reach 0.0.0.0",
+        ),
+    ],
+    ids=["number", "list", "address", "log file", "login"],
+)
+def test_an_invalid_option_is_refused_also_without_the_name_of_the_command(
+    run_clean, tmp_path, options, variables, problem
+):
+    variables = {"DIGITS_LOGFILE_FILENAME": str(tmp_path / "digits.log"), **variables}
+    answer = run_clean("-m", "digits", *options, **variables)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert problem in answer.stderr and "Traceback" not in answer.stderr

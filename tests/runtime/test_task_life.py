@@ -7,10 +7,11 @@ deleted, the start may fail, or the server may die. ``DIGITS_LIFE_EXAMPLES`` set
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from digits.core.errors import DigitsError
 from digits.core.job import Job
 from digits.core.status import Status
-from digits.core.task import Handle
-from digits.runtime.executors.executor import OUTPUT_LIMIT, Executor, Exit, Ledger, Placement, Waiting
 from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.processes import processes_in
 from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
@@ -32,47 +31,22 @@ from tests.runtime.toy_jobs import PROGRAMS, Server, ToyJob
 pytestmark = pytest.mark.integration
 
 EXAMPLES = int(os.environ.get("DIGITS_LIFE_EXAMPLES", "4"))
-WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in ("find", "start", "poll", "stop")]
+METHODS = ("find", "start", "poll", "stop")
+WINDOWS = [f"{when} {method}" for when in ("before", "after") for method in METHODS]
 ACTIONS = ["abort", "delete", "die", "fail"]
 
 
-class Failpoints(Executor):
-    """An executor that calls ``reach`` with the name of the window before and after each call of ``executor``."""
+def add_failpoints(executor: LocalExecutor, reach: Callable[[str], None]) -> None:
+    """Call ``reach`` with the name of the window before and after each call of a method of ``executor``."""
 
-    poll_seconds = LocalExecutor.poll_seconds
-
-    def __init__(self, executor: LocalExecutor, reach: Callable[[str], None]) -> None:
-        self._executor = executor
-        self._reach = reach
-        self.ledger: Ledger = executor.ledger
-        self.stop_seconds = executor.stop_seconds
-
-    def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
-        return self._within("start", folder, placement, run=run, owned=owned)
-
-    def find(self, folder: Path, run: int) -> Handle | None:
-        return self._within("find", folder, run)
-
-    def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
-        return self._within("poll", folder, handle)
-
-    def stop(self, handle: Handle) -> None:
-        self._within("stop", handle)
-
-    def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
-        return self._within("clear", folder, handles)
-
-    def is_alive(self, handle: Handle) -> bool:
-        return self._executor.is_alive(handle)
-
-    def output(self, folder: Path, after: int = 0, limit: int = OUTPUT_LIMIT) -> tuple[str, int]:
-        return self._executor.output(folder, after, limit)
-
-    def _within(self, method: str, *arguments: Any, **keywords: Any) -> Any:
-        self._reach(f"before {method}")
-        result = getattr(self._executor, method)(*arguments, **keywords)
-        self._reach(f"after {method}")
+    def within(name: str, method: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
+        reach(f"before {name}")
+        result = method(*arguments, **keywords)
+        reach(f"after {name}")
         return result
+
+    for name in (*METHODS, "clear"):
+        setattr(executor, name, functools.partial(within, name, getattr(executor, name)))
 
 
 class TaskLife(RuleBasedStateMachine):
@@ -80,6 +54,7 @@ class TaskLife(RuleBasedStateMachine):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
         self.executor = LocalExecutor(standby=False, program=[sys.executable, "-c", PROGRAMS])
+        add_failpoints(self.executor, self.reach)
         self.armed: tuple[str, str, str] | None = None  # window, action, job
         self.is_dead = False
         self.requests: list[gevent.Greenlet] = []
@@ -88,7 +63,7 @@ class TaskLife(RuleBasedStateMachine):
         self.server = self.new_server()
 
     def new_server(self) -> Server:
-        return Server(Path(self.folder.name) / "jobs", Failpoints(self.executor, self.reach))
+        return Server(Path(self.folder.name) / "jobs", self.executor)
 
     # Actions in windows
 
