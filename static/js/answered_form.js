@@ -7,11 +7,11 @@ const TYPING_MILLISECONDS = 200;
 
 /**
  * Sends `form` to the URL in its data-answers after each change, except changes of the fields `ignored`. The field `own`
- * lists the names of the fields that the user has changed, the latest last. Calls `answered()` after each answer, and
+ * lists the names of the fields that the user has changed, the latest last, if there is one. Calls `answered()` after each answer, and
  * `problem(words)` when the server does not answer, or with "" when it does again.
  * Returns {ask, ready}: `ask()` requests an answer at once, and `ready()` resolves when the form has the latest one.
  */
-export function startAnsweredForm(form, { ignored = [], answered, problem }) {
+export function startAnsweredForm(form, { ignored = [], answered = () => {}, problem }) {
   let asking = null; // the latest request: {controller, state, done}
   let timer = 0;
   let shown = stateOf();
@@ -19,7 +19,7 @@ export function startAnsweredForm(form, { ignored = [], answered, problem }) {
   /** The form without long texts and files, on which no other field depends. */
   function stateOf() {
     const fields = new FormData(form);
-    if (!form.elements.checked.value) for (const name of ignored) fields.delete(name);
+    if (!form.elements.checked?.value) for (const name of ignored) fields.delete(name);
     return new URLSearchParams(fields).toString();
   }
 
@@ -41,7 +41,7 @@ export function startAnsweredForm(form, { ignored = [], answered, problem }) {
       const fresh = await fragment(form.getAttribute('data-answers'), { method: 'POST', body: new URLSearchParams(state), signal });
       // The form has changed since, which is being asked about, too.
       if (signal.aborted || stateOf() !== state) return;
-      morphForm(form, fresh.querySelector('form'));
+      morphForm(form, fresh.getElementById(form.id));
       shown = stateOf();
       problem('');
       answered();
@@ -53,7 +53,7 @@ export function startAnsweredForm(form, { ignored = [], answered, problem }) {
   function changed({ type, target }) {
     if (!target.name || ignored.includes(target.name)) return;
     const { own } = form.elements;
-    own.value = [...own.value.split(',').filter((name) => name && name !== target.name), target.name].join(',');
+    if (own) own.value = [...own.value.split(',').filter((name) => name && name !== target.name), target.name].join(',');
     clearTimeout(timer);
     timer = setTimeout(() => stateOf() === shown || ask(), type === 'input' && target.matches('[type="text"], [type="number"], [type="search"]') ? TYPING_MILLISECONDS : 0);
   }

@@ -2,7 +2,7 @@
 
 import { toast } from './dialog.js';
 import { button, element } from './element.js';
-import { describeEdits, RecordEdits } from './record_edits.js';
+import { RecordEdits } from './record_edits.js';
 
 // The elements to click or focus to select a record.
 const CHOICE = '[data-enlarge], .snippet';
@@ -64,7 +64,7 @@ export function startEditing(box, dialog) {
       if (!change) continue;
       item.querySelector('figcaption').append(element('span', 'change badge badge-plain tone-warning', describe(change)));
     }
-    const words = describeEdits(edits.toJSON());
+    const words = edits.words;
     const count = selected.size ? `${selected.size.toLocaleString('en')} selected` : 'Select images to change them';
     box.querySelector('#edit-status').textContent = words ? `${count}. Changes: ${words}.` : `${count}.`;
     for (const control of bar().querySelectorAll('[data-needs-selection]')) control.disabled = selected.size === 0;

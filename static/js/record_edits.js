@@ -43,22 +43,18 @@ export class RecordEdits {
     this.apply(Object.keys(this.changes), null);
   }
 
-  /** The changes as the server expects them for a new version. */
-  toJSON() {
-    const edits = { exclude: [], relabel: [], add_labels: [], remove_labels: [], set_numbers: [], move: [] };
-    for (const [record, { exclude, label, labels, numbers, split }] of Object.entries(this.changes)) {
-      const [from, number] = record.split('/');
-      const id = [from, Number(number)];
-      if (exclude) {
-        edits.exclude.push(id);
-        continue;
-      }
-      if (label !== undefined) edits.relabel.push([...id, label]);
-      for (const [index, isAdded] of Object.entries(labels ?? {})) edits[isAdded ? 'add_labels' : 'remove_labels'].push([...id, Number(index)]);
-      for (const [index, value] of Object.entries(numbers ?? {})) edits.set_numbers.push([...id, Number(index), value]);
-      if (split) edits.move.push([...id, split]);
-    }
-    return edits;
+  /** The changes in words: "3 images excluded, 1 image relabeled". */
+  get words() {
+    const all = Object.values(this.changes);
+    const kept = all.filter(({ exclude }) => !exclude);
+    return Object.entries({
+      excluded: all.length - kept.length,
+      relabeled: kept.filter(({ label, labels, numbers }) => label !== undefined || labels || numbers).length,
+      moved: kept.filter(({ split }) => split).length,
+    })
+      .filter(([, count]) => count)
+      .map(([what, count]) => `${countOf(count, 'image')} ${what}`)
+      .join(', ');
   }
 
   /** Sends what is unsaved. After an error, the next call sends it again. */
@@ -81,17 +77,4 @@ function merge(before = {}, change) {
   const { exclude, ...merged } = { ...before, ...change };
   for (const name of ['labels', 'numbers']) if (change[name]) merged[name] = { ...before[name], ...change[name] };
   return merged;
-}
-
-/** Describes changes: "3 images excluded, 1 image relabeled". */
-export function describeEdits({ exclude = [], relabel = [], add_labels = [], remove_labels = [], set_numbers = [], move = [] }) {
-  const relabeled = new Set([...relabel, ...add_labels, ...remove_labels, ...set_numbers].map(([split, number]) => `${split}/${number}`));
-  return [
-    [exclude.length, 'excluded'],
-    [relabeled.size, 'relabeled'],
-    [move.length, 'moved'],
-  ]
-    .filter(([count]) => count)
-    .map(([count, what]) => `${countOf(count, 'image')} ${what}`)
-    .join(', ');
 }

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { beforeEach, test } from 'node:test';
 
 globalThis.document = { querySelector: () => null };
-const { RecordEdits, describeEdits } = await import('../../static/js/record_edits.js');
+const { RecordEdits } = await import('../../static/js/record_edits.js');
 
 let sent;
 let isBroken;
@@ -32,7 +32,7 @@ test('changes of a record are combined, and the latest of a kind counts', async 
     'train/2': { exclude: true },
     'train/3': { labels: { 0: true, 1: false } },
   });
-  assert.equal(describeEdits(edits.toJSON()), '1 image excluded, 2 images relabeled, 1 image moved');
+  assert.equal(edits.words, '1 image excluded, 2 images relabeled, 1 image moved');
   assert.deepEqual(Object.assign({}, ...sent), edits.changes);
 });
 

@@ -10,6 +10,7 @@ import errno
 import functools
 import io
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import KW_ONLY, dataclass
@@ -83,6 +84,14 @@ class Edits(Struct, kw_only=True):
         """Return the changes in words, such as ``3 images excluded, 1 image relabeled``."""
         relabeled = len({(split, number) for split, number, *_ in self.new_targets})
         return self.in_words(len(self.exclude), relabeled, len(self.move))
+
+    def splits(self, counts: dict[str, int]) -> dict[str, int]:
+        """Return the numbers of records in the splits after the changes, from those before."""
+        after: Counter[str] = Counter(counts)
+        after.subtract(split for split, _ in self.exclude)
+        after.subtract(split for split, _, _ in self.move)
+        after.update(split for _, _, split in self.move)
+        return dict(after)
 
     @staticmethod
     def in_words(excluded: int, relabeled: int, moved: int) -> str:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections import Counter
 from contextlib import suppress
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-import msgspec
 import numpy as np
 from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
@@ -17,7 +15,7 @@ from wtforms.validators import NumberRange, Optional, ValidationError
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.core.schema import JsonObject, Limits
-from digits.core.splits import SPLITS, Split
+from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data import manifest as manifests
 from digits.data.health import health, label_check
@@ -38,7 +36,7 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions.pending_edits import Pending, as_edits, remove_created
+from digits.kinds.versions.pending_edits import as_edits, remove_created
 from digits.kinds.versions.versions import (
     EDITS_FILE,
     CreateVersion,
@@ -61,10 +59,18 @@ from digits.web.services import services
 blueprint = Blueprint("versions", __name__)
 
 
-# Before a colon, where the changes of `EditsField` are if they are more than fit into a form.
+# Before a colon, where the changes of `EditsField` are.
 PENDING, VERSION, CLEANING = "pending", "version", "cleaning"
-MAX_TEXT_BYTES = 1_000_000
-MAX_DECODED = 20_000
+SPLIT_TITLES = {"train": "training", "val": "validation", "test": "test"}
+
+
+class Outlook(NamedTuple):
+    """What a version changes in words, the numbers of images ``before`` and ``after``, and whether anything changes."""
+
+    words: str
+    before: str
+    after: str
+    is_changed: bool
 
 
 class EditsField(StringField):  # type: ignore[misc]
@@ -79,7 +85,7 @@ class EditsField(StringField):  # type: ignore[misc]
 
     def pre_validate(self, form: Any) -> None:
         try:
-            self.edits = self._read(form.meta.parent, form.meta.manifest)
+            self.edits = self.read(form.meta.parent, form.meta.manifest)
             in_thread(check_edits, self.edits, form.meta.manifest)
             self.words = in_thread(self.edits.describe)
         except InvalidJson as error:
@@ -87,7 +93,8 @@ class EditsField(StringField):  # type: ignore[misc]
         except UnusableSource as error:
             raise ValidationError(error.sentences) from error
 
-    def _read(self, parent: DatasetJob, manifest: Manifest) -> Edits:
+    def read(self, parent: DatasetJob, manifest: Manifest) -> Edits:
+        """Return the changes, without checking them; raises InvalidJson, ValidationError and BadRequest."""
         source, _, name = (self.data or "{}").partition(":")
         if source == PENDING:
             changes = pending(parent)
@@ -127,22 +134,52 @@ class VersionForm(JobForm):
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
         if not super().validate(*arguments, **keywords):
             return False
-        if self._is_changed():
+        if self.edits.words or self._has_changed_settings():
             return True
         self.edits.errors = [
             "Nothing would change. Exclude, relabel or move images in Explore, or change a setting."
         ]
         return False
 
-    def _is_changed(self) -> bool:
+    def _is_estimated(self) -> bool:
+        """Return whether records are chosen or divided again, by class, which gives other numbers by a few."""
+        shares = self.pct_val.data, self.pct_test.data
+        return (self.keep.data or 100) < 100 or shares != (None, None)
+
+    def _has_changed_settings(self) -> bool:
         inherited = _image_settings(self.meta.manifest).values()
-        return bool(
-            self.edits.words
-            or self.keep.data < 100
-            or self.pct_val.data is not None
-            or self.pct_test.data is not None
-            or any(self[name].data != value for name, value in inherited if name in self)
+        return self._is_estimated() or any(
+            self[name].data != value for name, value in inherited if name in self
         )
+
+    def outlook(self) -> Outlook:
+        """Return what the form amounts to, even if some fields are invalid."""
+        before = {split: item.count for split, item in self.meta.manifest.splits.items()}
+        words, after = self._edited(before)
+        if (shares := (self.pct_val.data, self.pct_test.data)) != (None, None):
+            total = sum(after.values())
+            val, test = (round(total * (share or 0) / 100) for share in shares)
+            after = {"train": max(0, total - val - test), "val": val, "test": test}
+        left = {split: round(count * float(self.keep.data or 100) / 100) for split, count in after.items()}
+        about = "about " if self._is_estimated() else ""
+        return Outlook(
+            words,
+            _in_words(before),
+            about + (_in_words(left) or "none"),
+            bool(words) or self._has_changed_settings(),
+        )
+
+    def _edited(self, counts: dict[str, int]) -> tuple[str, dict[str, int]]:
+        """Return the changes of records in words, and the ``counts`` of the splits after them."""
+        parent = self.meta.parent
+        if (self.edits.data or "").startswith(f"{PENDING}:"):  # a million of them are counted already
+            changes = pending(parent)
+            return changes.words, in_thread(changes.splits, counts)
+        try:
+            edits = self.edits.read(parent, self.meta.manifest)
+        except (InvalidJson, ValidationError, BadRequest):
+            return "", counts
+        return in_thread(edits.describe), in_thread(edits.splits, counts)
 
     def validate_pct_val(self, field: OptionalInteger) -> None:
         check_shares(field.data, self.pct_test.data)
@@ -175,10 +212,21 @@ def new(job_id: str) -> str:
     if clone := request.args.get("clone"):
         values |= _settings_of(services().store.get(clone, DatasetJob))
     elif findings := request.args.getlist("clean"):
-        values["edits"] = in_thread(_cleaning_text, parent, manifest, findings)
+        in_thread(_cleaning, parent, manifest, findings)  # raises the reason why it is impossible
+        values["edits"] = f"{CLEANING}:{','.join(findings)}"
     elif (changes := pending(parent)).changes:
-        values["edits"] = in_thread(_text_of, changes)
-    return _page(parent, manifest, _form(parent, manifest, None, **values))
+        values["edits"] = f"{PENDING}:{changes.token}"
+    return _page(parent, _form(parent, manifest, None, **values))
+
+
+@blueprint.post("/datasets/<job_id>/versions/form")
+def change(job_id: str) -> str:
+    """Render the form after a change: what the version will be."""
+    parent, manifest = _parent(job_id)
+    form = _form(parent, manifest, request.form)
+    if (form.edits.data or "").startswith(f"{PENDING}:"):
+        form.edits.data = f"{PENDING}:{pending(parent).token}"
+    return _page(parent, form)
 
 
 @twin(blueprint, "/datasets/<job_id>/versions", BriefJob)
@@ -187,7 +235,7 @@ def create(job_id: str) -> AnyResponse:
     parent, manifest = _parent(job_id)
     form = _form(parent, manifest, request.form, seed=secrets.randbelow(2**31))
     if not form.validate():
-        return respond_invalid(errors_of(form), lambda: _page(parent, manifest, form))
+        return respond_invalid(errors_of(form), lambda: _page(parent, form))
     recipe = form.recipe(parent, manifest)
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -233,11 +281,10 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
     recipe = job.recipe
     if not isinstance(recipe, CreateVersion):
         raise BadRequest(f"“{job.name}” is not a version of another dataset.")
-    text = in_thread(msgspec.json.encode, _edits_of(job)).decode()
     return {
         "dataset_name": job.name,
         "group_name": job.group,
-        "edits": text if len(text) <= MAX_TEXT_BYTES else f"{VERSION}:{job.id}",
+        "edits": f"{VERSION}:{job.id}",
         "keep": recipe.keep,
         "pct_val": None if recipe.pct_val is None else int(recipe.pct_val),
         "pct_test": None if recipe.pct_test is None else int(recipe.pct_test),
@@ -257,35 +304,6 @@ def _edits_of(job: DatasetJob) -> Edits:
         return in_thread(load_edits, job.folder / EDITS_FILE, job.folder)
     except UnreadableFile as error:
         raise BadRequest(f"The changes of “{job.name}” cannot be read: {error}.") from error
-
-
-def _text_of(changes: Pending) -> str:
-    """Return the value of an `EditsField` for the pending changes."""
-    if len(changes.changes) <= MAX_DECODED:
-        text = msgspec.json.encode(as_edits(changes.changes)).decode()
-        if len(text) <= MAX_TEXT_BYTES:
-            return text
-    return f"{PENDING}:{changes.token}"
-
-
-def _described(form: VersionForm, parent: DatasetJob, manifest: Manifest) -> dict[str, Any]:
-    """Return the changes of a form in ``words`` and the ``counts`` of records after them, if it lacks the changes."""
-    counts = {name: split.count for name, split in manifest.splits.items()}
-    source, _, name = (form.edits.data or "").partition(":")
-    if source == PENDING:
-        changes = pending(parent)
-        return {"words": changes.words, "counts": in_thread(changes.splits, counts)}
-    if source == VERSION:
-        return {
-            "words": getattr(services().store.get(name, DatasetJob).recipe, "changes", ""),
-            "counts": counts,
-        }
-    if source == CLEANING:
-        edits = in_thread(_cleaning, parent, manifest, name.split(","))
-        excluded = in_thread(Counter, (split for split, _ in edits.exclude))
-        left = {split: count - excluded[cast(Split, split)] for split, count in counts.items()}
-        return {"words": in_thread(edits.describe), "counts": left}
-    return {}
 
 
 def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> Edits:
@@ -320,14 +338,6 @@ def _cleaning(job: DatasetJob, manifest: Manifest, findings: list[str]) -> Edits
     return edits
 
 
-def _cleaning_text(job: DatasetJob, manifest: Manifest, findings: list[str]) -> str:
-    """Return the value of an `EditsField` for `_cleaning`."""
-    edits = _cleaning(job, manifest, findings)
-    if len(edits.exclude) > MAX_DECODED:
-        return f"{CLEANING}:{','.join(findings)}"
-    return msgspec.json.encode(edits).decode()
-
-
 def _next_name(parent: DatasetJob) -> str:
     """Return a name for a version: *Flowers, version 2*."""
     name, separator, number = parent.name.rpartition(", version ")
@@ -335,13 +345,16 @@ def _next_name(parent: DatasetJob) -> str:
     return f"{parent.name if count is None else name}, version {(count or 1) + 1}"[:NAME_LENGTH]
 
 
-def _page(parent: DatasetJob, manifest: Manifest, form: VersionForm) -> str:
+def _in_words(counts: dict[str, int]) -> str:
+    return ", ".join(
+        f"{counts[split]:,} {title}" for split, title in SPLIT_TITLES.items() if counts.get(split)
+    )
+
+
+def _page(parent: DatasetJob, form: VersionForm) -> str:
     return render_in_turns(
         "version_new.html",
         job=serializers.row(parent),
         form=form,
-        inherited={name: value for name, value in _image_settings(manifest).values() if name in form},
-        counts={name: split.count for name, split in manifest.splits.items()},
-        described=_described(form, parent, manifest),
-        has_classes="relabel" in manifest.target.edited_by,
+        outlook=form.outlook(),
     )
