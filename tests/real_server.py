@@ -151,9 +151,12 @@ def start_training(server: RealServer, dataset: str = "", network: str = SLOW_LI
 
 
 def rows(server: RealServer, model: str) -> list[dict[str, str]]:
-    """Return all rows of metrics without the throughput."""
+    """Return all rows of metrics without what depends on the speed."""
     table = csv.DictReader(server.read(f"/models/{model}/metrics.csv").splitlines())
-    return [{name: value for name, value in row.items() if name != "images_per_second"} for row in table]
+    return [
+        {name: value for name, value in row.items() if name not in ("images_per_second", "waiting_share")}
+        for row in table
+    ]
 
 
 def weights(server: RealServer, model: str) -> dict[str, str]:

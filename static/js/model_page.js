@@ -103,12 +103,14 @@ const last = (id) => store.last('val', (name) => store.chartOf(name).id === id);
 
 function showTiles() {
   const epoch = store.epochs.at(-1);
+  const waiting = store.last('train', (name) => name === 'waiting_share');
   const tiles = {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
     ...Object.fromEntries(about.charts.filter((chart) => chart.has_tile).map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
+    waiting: waiting === null ? '' : `${percent(100 * waiting, 0)} of each step waits for other workers`,
   };
   for (const [name, words] of Object.entries(tiles)) {
     const tile = document.querySelector(`[data-tile="${name}"]`);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -26,7 +27,8 @@ log = logging.getLogger(__name__)
 class Gang:
     """The worker ``rank`` of several ``workers``; the first one leads. Without a ``ring``, it works alone.
 
-    Its methods wait for the other workers. If one is lost, they raise an error that `explained` explains.
+    Its methods wait for the other workers, for ``waited`` seconds up to now. If one is lost, they raise an error that
+    `explained` explains.
     """
 
     def __init__(self, ring: Ring | None = None) -> None:
@@ -34,6 +36,7 @@ class Gang:
         self.rank, self.workers, self.neighbors = (
             (ring.rank, ring.workers, ring.neighbors) if ring else (0, 1, 1)
         )
+        self.waited = 0.0
         self._loss: OSError | None = None
 
     @property
@@ -53,11 +56,14 @@ class Gang:
         """Combine ``values`` of all workers, which have the same shape and dtype."""
         if self._ring is None:
             return values
+        began = time.monotonic()
         try:
             return self._ring.reduce(values, combine)
         except OSError as error:
             self._loss = error
             raise
+        finally:
+            self.waited += time.monotonic() - began
 
     def agree(self, *values: float) -> list[float]:
         """Return the largest of each of the ``values`` of all workers."""

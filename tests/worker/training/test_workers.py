@@ -79,6 +79,7 @@ SETTINGS: dict[str, Any] = {
     "solver": {"type": "MOMENTUM", "learning_rate": 0.02},
     "snapshot_interval": 1,
 }
+OF_SPEED = ("images_per_second", "waiting_share")
 UNACCUMULATED = SETTINGS | {"batch_accumulation": 1, "solver": {"type": "SGD", "learning_rate": 0.002}}
 
 
@@ -115,7 +116,7 @@ def train_together(model: Any, gang: Any) -> Callable[..., Outcome]:
 
 
 def rows(outcome: Outcome) -> list[tuple[Any, ...]]:
-    """Return the rows of the curves, without the throughput and the rows of an abandoned run."""
+    """Return the rows of the curves, without what depends on the speed and the rows of an abandoned run."""
     found: list[Measured] = []
     for event in outcome.events:
         if isinstance(event, Resumed):
@@ -126,7 +127,7 @@ def rows(outcome: Outcome) -> list[tuple[Any, ...]]:
         (
             row.stage,
             row.step,
-            {name: item for name, item in row.values.items() if name != "images_per_second"},
+            {name: item for name, item in row.values.items() if name not in OF_SPEED},
         )
         for row in found
     ]
@@ -151,6 +152,16 @@ def test_two_workers_train_as_one_does(
     check_close(alone, together, in_child)
     assert together.of(Finished)[0].result["workers"] == 2
     assert not (together.job_folder / "train" / "rendezvous").exists()
+
+
+def test_the_share_of_waiting_is_that_of_the_worker_that_waits_most(train_together: Any) -> None:
+    slow = f"x = tf.py_func(lambda x: (time.sleep(0.1 * (os.environ['{RANK_VARIABLE}'] == '0')), x)[1], [self.x], tf.float32)"
+    network = "import os, time\n" + networks.classifier(
+        f"{slow}\nx.set_shape(self.x.shape)\nreturn slim.fully_connected(slim.flatten(x), self.nclasses, scope='fc')"
+    )
+    rows = train_together(network, 2, "slow", epochs=3, batch_size=12).of(Measured)
+    shares = [row.values["waiting_share"] for row in rows if "waiting_share" in row.values]
+    assert shares and 0.5 < shares[-1] < 1
 
 
 @pytest.mark.parametrize(

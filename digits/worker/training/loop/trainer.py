@@ -180,6 +180,10 @@ class Trainer:
         self._has_extended = False  # whether the graph of an extended step has been built
         self._measuring_interval = measuring_interval(self._timeline.total_steps)
         self._statistics: tuple[int, dict[str, float]] = (0, {})  # of the step with this number
+        self._stepped = self._waited = (
+            0.0  # seconds of representative steps, and those that waited for other workers
+        )
+        self._waiting_share = 0.0  # of the worker that waits most
         self._is_stopping: Callable[[], bool] = lambda: False
 
     def resume(self, point: ResumePoint) -> None:
@@ -302,15 +306,16 @@ class Trainer:
         if self.step and self.step == self._steps.head_steps:
             self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
             log.info("Training all layers from here on")
-        began = time.monotonic()
+        began, waited = time.monotonic(), self._gang.waited
         with self._profiler.profiling(self.step + 1) if call.is_profiled else contextlib.nullcontext():
             metrics = self._extended_step() if call.is_extended else self._take_steps(call.count)
-        seconds = time.monotonic() - began
         self.step += len(metrics)
         if self._averaging_interval > 1:
             metrics = self._gang.reduce(metrics * np.float32(self._share))
+        seconds = time.monotonic() - began
         if call.is_representative:
             stopping.reserve("a call of steps", seconds)
+            self._stepped, self._waited = self._stepped + seconds, self._waited + self._gang.waited - waited
         if not call.is_extended:
             self._pace.update(len(metrics), seconds)
         self._report(self._rows.add(metrics, seconds if call.is_representative else None))
@@ -322,8 +327,11 @@ class Trainer:
         After the steps up to ``end``, a validation or a snapshot follows.
         """
         # The fastest worker takes as many steps at a time as the slowest one.
-        is_stopping, is_due, pace = self._gang.agree(
-            self._is_stopping(), self._checkpoints.is_due, -self._pace.steps
+        is_stopping, is_due, pace, self._waiting_share = self._gang.agree(
+            self._is_stopping(),
+            self._checkpoints.is_due,
+            -self._pace.steps,
+            self._waited / self._stepped if self._stepped else 0.0,
         )
         self._pace.steps = -int(pace)
         if is_stopping and is_common:
@@ -409,6 +417,8 @@ class Trainer:
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
             values["images_per_second"] = row.steps_per_second * self._data.step_records
+        if self._waiting_share:
+            values["waiting_share"] = self._waiting_share
         measured, statistics = self._statistics
         if measured == row.step == next_measured(row.step - 1, self._measuring_interval):
             values |= statistics
