@@ -241,8 +241,8 @@ LISTED: dict[str, Make] = {
 ALL = SCANNED | LISTED
 
 
-def _records(images: Path) -> str:
-    """Write a record for each image with targets of all kinds, and return the path of the file."""
+def _records(images: Path) -> dict[str, str]:
+    """Write a record for each image with targets of all kinds; return the settings of the file and its images."""
     mask = io.BytesIO()
     Image.fromarray(np.arange(96, dtype=np.uint8).reshape(8, 12) % 2).save(mask, "PNG")
     box = {f"image__object__bbox__{side}min": [0.1, 0.2] for side in "xy"}
@@ -259,7 +259,8 @@ def _records(images: Path) -> str:
         )
         for number in range(len(names()))
     ]
-    return str(write_records(images.parent / "a.tfrecord", payloads))
+    path = write_records(images.parent / "a.tfrecord", payloads)
+    return {"train": str(path), "image_feature": "image/encoded"}
 
 
 def _texts(images: Path) -> str:
@@ -276,30 +277,30 @@ def _target_images(images: Path) -> TargetImageTable:
 
 def _generic(images: Path) -> CreateDataset:
     shape: dict[str, Any] = {"shape": [8, 12, 3], "input_feature": "image/encoded", "target_feature": "size"}
-    return CreateGeneric(train=_records(images), **shape, **SETTINGS)
+    return CreateGeneric(train=_records(images)["train"], **shape, **SETTINGS)
 
 
 EVERY: dict[str, Make] = ALL | {
     "labeled records": lambda images: CreateClassification(
-        files=LabeledRecords(train=_records(images), label_feature="image/class/label"), **SETTINGS
+        files=LabeledRecords(**_records(images), label_feature="image/class/label"), **SETTINGS
     ),
     "records of labels": lambda images: CreateMultilabel(
-        records=LabelRecords(train=_records(images), label_features=["labels"]), **SETTINGS
+        records=LabelRecords(**_records(images), label_features=["labels"], layout="list"), **SETTINGS
     ),
     "records of numbers": lambda images: CreateRegression(
-        records=NumberRecords(train=_records(images), target_features=["size"]), **SETTINGS
+        records=NumberRecords(**_records(images), target_features=["size"]), **SETTINGS
     ),
     "records of boxes": lambda images: CreateDetection(
         records=BoxRecords(
-            train=_records(images), class_feature="image/object/class/text", box_units="relative"
+            **_records(images),
+            box_features=[f"image/object/bbox/{edge}" for edge in ("xmin", "ymin", "xmax", "ymax")],
+            box_units="relative",
+            class_feature="image/object/class/text",
         ),
         **SETTINGS,
     ),
     "records of masks": lambda images: CreateSegmentation(
-        records=TargetImageRecords(
-            train=_records(images), image_feature="image/encoded", target_feature="mask"
-        ),
-        **SETTINGS,
+        records=TargetImageRecords(**_records(images), target_feature="mask"), **SETTINGS
     ),
     "table of targets": lambda images: CreateImageToImage(table=_target_images(images), **SETTINGS),
     "generic": _generic,

@@ -297,7 +297,7 @@ def guess_image(features: ExampleFeatures) -> str:
     """Return the name of the feature that is most likely an image, or an empty string."""
     encoded = _image_files(features)
     if encoded:
-        return best_named([name for name in encoded if not is_target(name)] or encoded, IMAGE_NAMES)
+        return best_image(encoded)
     stored = stored_shape(features)
     raw = [
         name
@@ -317,45 +317,43 @@ def _image_files(features: ExampleFeatures) -> list[str]:
     return _named(features, lambda kind, values: kind == BYTES and is_image_file(values[0]), 1)
 
 
-def is_target(name: str) -> bool:
-    """Return whether ``name`` is usual for the mask or the target of an image."""
-    return name.lower() in TARGET_IMAGE_NAMES or last_word(name) in TARGET_IMAGE_NAMES
-
-
 def guess_input(features: ExampleFeatures) -> str:
     """Return the name of the feature that is most likely an image or an array, or an empty string."""
     image = guess_image(features)
-    arrays = [
-        name
-        for name in sorted(features)
-        if values_of(features, name)[0] in (INTEGERS, FLOATS) and len(values_of(features, name)[1]) > 1
-    ]
+    arrays = [name for name in _numbers(features) if len(values_of(features, name)[1]) > 1]
     return image or best_named([name for name in arrays if last_word(name) not in TARGET_NAMES], INPUT_NAMES)
 
 
 def guess_target(features: ExampleFeatures, input_name: str = "") -> str:
     """Return the name of the feature that is most likely the target: numbers, or an empty string."""
-    numbers = [
-        name
-        for name in sorted(features)
-        if values_of(features, name)[0] in (INTEGERS, FLOATS) and name != input_name and not is_no_label(name)
-    ]
-    usual = [name for name in numbers if name.lower() in TARGET_NAMES or last_word(name) in TARGET_NAMES]
-    return best_named(usual, TARGET_NAMES) or (numbers[0] if len(numbers) == 1 else "")
+    return _usual_or_only(TARGET_NAMES, [name for name in _numbers(features) if name != input_name])
 
 
 def guess_label(features: ExampleFeatures, image: str = "") -> str:
     """Return the name of the feature that is most likely the class, or an empty string."""
-    possible = [
-        name
-        for name in _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)
-        if name != image
-    ]
-    usual = [name for name in possible if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
-    if usual:
-        return best_named(usual, LABEL_NAMES)
-    others = [name for name in possible if not is_no_label(name)]
-    return others[0] if len(others) == 1 else ""
+    possible = _named(features, lambda kind, values: kind == INTEGERS or _is_short_text(kind, values), 1)
+    return _usual_or_only(LABEL_NAMES, [name for name in possible if name != image])
+
+
+def _numbers(features: ExampleFeatures) -> list[str]:
+    return [name for name in sorted(features) if values_of(features, name)[0] in (INTEGERS, FLOATS)]
+
+
+def _usual_or_only(usual: Sequence[str], names: Sequence[str]) -> str:
+    """Return the best of the ``names`` that are ``usual``, or else the only one of a label, or an empty string."""
+    others = [name for name in names if not is_no_label(name)]
+    return best_named(named_like(names, usual), usual) or (others[0] if len(others) == 1 else "")
+
+
+def named_like(names: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """Return those of the ``names`` that are, or end with, one of the ``usual`` ones."""
+    return [name for name in names if name.lower() in usual or last_word(name) in usual]
+
+
+def best_image(names: Sequence[str]) -> str:
+    """Return which of the ``names`` is most likely an image rather than the mask or the target of one."""
+    targets = named_like(names, TARGET_IMAGE_NAMES)
+    return best_named([name for name in names if name not in targets] or names, IMAGE_NAMES)
 
 
 def best_named(names: Sequence[str], usual: Sequence[str]) -> str:

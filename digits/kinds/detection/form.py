@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import replace
 from wtforms import IntegerField, StringField
 from wtforms.validators import Length, NumberRange, Optional, ValidationError
 
@@ -56,7 +55,6 @@ from digits.kinds.forms.records import FeatureField, RecordFields, Records, feat
 from digits.kinds.forms.source import FormSource, method_field
 from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import DIALECT, DialectFields
-from digits.kinds.sources.records import first_record
 from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
 
 BOX_ORDERS = choices(
@@ -139,34 +137,32 @@ class BoxRecordFiles(Records):
         features = edges if all(edges) else boxes
         return {"records": form.struct(BoxRecords, box_features=features)}
 
-    def fill(self, form: Any, recipe: CreateDetection) -> None:
-        super().fill(form, recipe)
-        assert recipe.records is not None
-        names = recipe.records.box_features
-        form.set(**dict(zip((BOX_FIELD,) if len(names) == 1 else EDGES, names, strict=False)))
+    def fill_settings(self, form: Any, source: BoxRecords) -> None:
+        super().fill_settings(form, source)
+        form.set(**self.mapping.fields(source, "box_features"))
+
+    def complete(self, form: Any) -> None:
+        if not self._conflict(form):
+            super().complete(form)
 
     def check(self, form: Any, recipe: CreateDetection) -> None:
+        if conflict := self._conflict(form):
+            raise conflict
+        super().check(form, recipe)
+
+    def _conflict(self, form: Any) -> UnusableSource | None:
+        """Return an error if the chosen features are not those of four edges or of boxes."""
         edges = [bool(form.text_of(name)) for name in EDGES]
         if any(edges) and not all(edges):
-            raise UnusableSource(
+            return UnusableSource(
                 "Some edges have no feature.", "Choose the features of all four edges, or of none."
             )
         if any(edges) and form.text_of(BOX_FIELD):
-            raise UnusableSource(
+            return UnusableSource(
                 "Both a box feature and edge features are chosen.",
                 "Choose either one box feature or four edge features.",
             )
-        super().check(form, recipe)
-
-    def detected(self, recipe: CreateDetection) -> BoxRecords:
-        """Return the settings with the order and the units of the boxes; raises UnusableSource."""
-        assert recipe.records is not None
-        files = recipe.records.find()
-        boxes = BoxMapping(recipe, files, first_record(files.splits["train"])).boxes
-        return replace(recipe.records, box_order=boxes.order, box_units=boxes.units)
-
-
-RECORDS = BoxRecordFiles(BoxRecords, BoxMapping)
+        return None
 
 
 class DatasetForm(
@@ -179,7 +175,7 @@ class DatasetForm(
         "Studio or CVAT, or a Hugging Face dataset."
     )
     RECIPE = CreateDetection
-    SOURCES = (AnnotationFiles(), RECORDS, OldDatasets())
+    SOURCES = (AnnotationFiles(), BoxRecordFiles(BoxRecords, BoxMapping), OldDatasets())
 
     method = method_field(SOURCES)
     train_image_folder = text_field(
@@ -293,14 +289,6 @@ class DatasetForm(
         if chosen := size or (None if self._is_resized else padding):
             settings["width"], settings["height"] = chosen
         return {**settings, "padding": padding}
-
-    def recipe(self) -> CreateDetection:
-        recipe = super().recipe()
-        if (
-            recipe.records is not None and not self.addresses
-        ):  # remote files reveal the layout only in the task
-            recipe.records = RECORDS.detected(recipe)
-        return recipe
 
     def fill_source(self, recipe: CreateDetection) -> None:
         super().fill_source(recipe)

@@ -28,8 +28,8 @@ class BoxRecords(RecordSource, kw_only=True, frozen=True):
     API of TensorFlow writes them, or one feature with four numbers for each object in the ``box_order``, as in
     TensorFlow Datasets: ``yxyx`` is top, left, bottom, right; ``xyxy`` left, top, right, bottom; ``xywh`` left, top,
     width, height. ``box_units`` are fractions of the width and height (``relative``), or pixels. ``class_feature``
-    contains the classes: texts, or numbers, whose names are in the label map ``labels``. Empty features, and ``auto``,
-    are detected in the first record.
+    contains the classes: texts, or numbers, whose names are in the label map ``labels``. Forms fill in empty features,
+    and those that are ``auto``, from the first record.
     """
 
     box_features: list[str] = field(default_factory=list)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from digits.data.images import images
 from digits.data.images.images import Size, UnusableImage
 from digits.data.records.features import (
@@ -16,14 +18,14 @@ from digits.data.records.features import (
     FLOATS,
     INTEGERS,
     ExampleFeatures,
+    ImageFeature,
     best_named,
-    guess_image,
     last_word,
     values_of,
 )
 from digits.data.records.files import RecordFiles
 from digits.data.sources.plan import UnusableSource, count_of, naming_unreadable, read_bounded, show
-from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits, CreateDetection
+from digits.kinds.detection.recipe import BoxOrder, BoxRecords, BoxUnits
 from digits.kinds.sources.records import RecordMapping, need_feature
 from digits.kinds.sources.shapes import Rectangle, Shape
 
@@ -79,18 +81,6 @@ class BoxLayout:
     names: list[str]
     order: BoxOrder
     units: BoxUnits
-
-    @classmethod
-    def of(cls, source: BoxRecords, names: list[str], first: ExampleFeatures, size: Size | None) -> BoxLayout:
-        """Return the layout that ``source`` specifies, or the one that fits the ``first`` record, of this ``size``."""
-        units, order = source.box_units, source.box_order
-        stored = [values_of(first, name) for name in names]
-        if units == "auto":
-            is_large = any(abs(value) > LARGEST_FRACTION for _, values in stored for value in values)
-            units = "pixels" if is_large or any(kind == INTEGERS for kind, _ in stored) else "relative"
-        if len(names) == 1 and order == "auto":
-            order = _guess_order(stored[0][1], units, size)
-        return cls(names, order, units)
 
     def read(self, features: ExampleFeatures) -> Edges:
         """Return the left, top, right and bottom edges of all objects; raises ValueError with a message."""
@@ -164,20 +154,15 @@ def _fits(low: float, high: float, side: float) -> bool:
 class BoxMapping(RecordMapping):
     """How the records of ``files`` become images with objects; raises UnusableSource."""
 
-    def __init__(self, recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> None:
-        super().__init__(recipe, files, first)
-        source = recipe.records
-        assert source is not None
-        guessed = self.guess(recipe, files, first)
-        self.boxes = BoxLayout.of(source, _box_names(source, guessed, first), first, self._size(first))
-        self._class = need_feature(
-            first, source.class_feature, guessed["class_feature"], "the class of objects"
-        )
+    FEATURES = RecordMapping.FEATURES | {"box_features": BOX_FIELD, "class_feature": "class_feature"}
+
+    def __init__(self, recipe: Any, source: BoxRecords, files: RecordFiles, first: ExampleFeatures) -> None:
+        super().__init__(recipe, source, files, first)
+        boxes = [need_feature(first, name, "the boxes of objects") for name in source.box_features or [""]]
+        self.boxes = BoxLayout(boxes, source.box_order, source.box_units)
+        self._class = need_feature(first, source.class_feature, "the class of objects")
         self._names = read_label_map(Path(source.labels)) if source.labels else files.names_of(self._class)
         self.classes = list(self._names.values())
-        self.chosen["class_feature"] = self._class
-        fields = EDGES if len(self.boxes.names) > 1 else (BOX_FIELD,)
-        self.chosen |= dict(zip(fields, self.boxes.names, strict=True))
 
     def read(self, features: ExampleFeatures) -> tuple[Size | None, list[Shape]]:
         """Return the width and height of the image of a record, None if it is unusable, and its objects in pixels.
@@ -192,7 +177,7 @@ class BoxMapping(RecordMapping):
                 found = count_of(len(values), "box" if is_joint else "value")
                 raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class)}” {len(names):,}")
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
-        size = self._size(features)
+        size = _size(self.image, features)
         across, down = size if size and self.boxes.units == "relative" else (1, 1)
         boxes = []
         for index, name in enumerate(names):
@@ -201,12 +186,6 @@ class BoxMapping(RecordMapping):
             is_ignored = any(flags[index] for flags in ignored)
             boxes.append(Shape(name, box, f"object {index}", is_ignored))
         return size, boxes
-
-    def _size(self, features: ExampleFeatures) -> Size | None:
-        try:
-            return images.upright_size_of(self.image.encoded(features))
-        except UnusableImage:
-            return None
 
     def _class_names(self, features: ExampleFeatures) -> list[str]:
         kind, values = values_of(features, self._class)
@@ -222,40 +201,55 @@ class BoxMapping(RecordMapping):
             raise ValueError(f"the class {unknown[0]} is not in the label map")
         return [self._names.get(value, str(value)) for value in values]
 
-    @staticmethod
-    def guess(recipe: CreateDetection, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
-        """Return the feature that each field of the form has by default, or an empty string."""
-        names = sorted(first)
-        guessed = {"image_feature": files.image or guess_image(first)}
-        for field, words in EDGES.items():
-            guessed[field] = best_named([name for name in names if name.lower().endswith(words)], words)
-        guessed[BOX_FIELD] = ""
-        if not all(guessed[field] for field in EDGES):
-            guessed |= dict.fromkeys(EDGES, "")
-            numeric = [name for name in names if values_of(first, name)[0] in (FLOATS, INTEGERS)]
-            guessed[BOX_FIELD] = best_named(
-                [name for name in numeric if name.lower().endswith(BOX_WORDS)], BOX_WORDS
+    @classmethod
+    def propose(cls, source: BoxRecords, files: RecordFiles, first: ExampleFeatures) -> BoxRecords:
+        """Propose the edges or the boxes, their order and units, and the classes beside them."""
+        source = super().propose(source, files, first)
+        types = {name: values_of(first, name)[0] for name in sorted(first)}
+
+        def ending(words: tuple[str, ...]) -> str:
+            return best_named(
+                [name for name in types if name.lower().endswith(words) and types[name] != BYTES], words
             )
-        folder = (guessed["xmin_feature"] or guessed[BOX_FIELD]).rpartition("/")[0].removesuffix("/bbox")
-        beside = [name for name in names if name.startswith(folder) and last_word(name) in CLASS_NAMES]
-        guessed["class_feature"] = best_named(
-            [name for name in beside if values_of(first, name)[0] != FLOATS], CLASS_NAMES
+
+        edges, box = [ending(words) for words in EDGES.values()], ending(BOX_WORDS)
+        boxes = source.box_features or (edges if all(edges) else [box] if box else [])
+        folder = "".join(boxes[:1]).rpartition("/")[0].removesuffix("/bbox")
+        classes = [name for name in types if name.startswith(folder) and last_word(name) in CLASS_NAMES]
+        named = source.class_feature or best_named(
+            [name for name in classes if types[name] != FLOATS], CLASS_NAMES
         )
-        return guessed
+        units, order = source.box_units, source.box_order
+        stored = [values_of(first, name) for name in boxes]
+        if units == "auto" and boxes:
+            is_large = any(abs(value) > LARGEST_FRACTION for _, values in stored for value in values)
+            units = "pixels" if is_large or any(kind == INTEGERS for kind, _ in stored) else "relative"
+        if len(boxes) == 1 and order == "auto":
+            image = ImageFeature.of(source.image_feature, first, tuple(source.shape))
+            order = _guess_order(stored[0][1], units, _size(image, first))
+        return structs.replace(
+            source, box_features=boxes, box_order=order, box_units=units, class_feature=named
+        )
+
+    @classmethod
+    def fields(cls, source: BoxRecords, setting: str) -> dict[str, str]:
+        if setting != "box_features":
+            return super().fields(source, setting)
+        names = source.box_features
+        boxes = {BOX_FIELD: names[0] if len(names) == 1 else ""}
+        return boxes | dict(zip(EDGES, names if len(names) > 1 else [""] * len(EDGES), strict=True))
+
+
+def _size(image: ImageFeature, features: ExampleFeatures) -> Size | None:
+    try:
+        return images.upright_size_of(image.encoded(features))
+    except UnusableImage:
+        return None
 
 
 def _flags(features: ExampleFeatures, name: str, count: int) -> Sequence[Any]:
     kind, values = values_of(features, name)
     return values if kind == INTEGERS and len(values) == count else [0] * count
-
-
-def _box_names(source: BoxRecords, guessed: dict[str, str], first: ExampleFeatures) -> list[str]:
-    """Return the features of the four edges, or the one of the boxes; raises UnusableSource."""
-    if source.box_features:
-        return [need_feature(first, name, "", "the boxes of objects") for name in source.box_features]
-    if all(guessed[field] for field in EDGES):
-        return [guessed[field] for field in EDGES]
-    return [need_feature(first, "", guessed[BOX_FIELD], "the boxes of objects")]
 
 
 def read_label_map(path: Path) -> dict[int, str]:

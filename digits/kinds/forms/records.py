@@ -17,7 +17,7 @@ from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
 from digits.kinds.forms.fields import AllowedFiles, Binding, Bound, RequiredIf, as_field_error, text_field
 from digits.kinds.forms.source import FormSource
 from digits.kinds.recipes import AnyRecipe
-from digits.kinds.sources.records import RecordMapping, RecordSource, first_record
+from digits.kinds.sources.records import RecordMapping, RecordSource
 
 # The value of the field `method` for TFRecord files.
 METHOD = "tfrecord"
@@ -104,13 +104,23 @@ class Records(FormSource):
 
     def __init__(
         self,
-        settings: type[RecordSource],
+        settings: type[Struct],
         mapping: type[RecordMapping],
         *,
         attribute: str = "records",
     ) -> None:
         self.settings, self.attribute, self.mapping = settings, attribute, mapping
 
+    def complete(self, form: ImageDatasetForm[Any]) -> None:
+        """Name the features that are not chosen: those that the first record probably has for them."""
+        self.fill_settings(form, self.mapping.complete(form.draft().records)[0])
+
+    def fill_settings(self, form: ImageDatasetForm[Any], source: Any) -> None:
+        """Fill in the fields from the settings ``source``."""
+        form.fill_struct(source)
+
+    def fill(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
+        self.fill_settings(form, recipe.records)
+
     def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
-        files = recipe.records.find()
-        self.mapping(recipe, files, first_record(files.splits["train"]))
+        self.mapping(recipe, *self.mapping.complete(recipe.records))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from wtforms import StringField
 
@@ -19,29 +19,27 @@ from digits.kinds.forms.fields import (
     optional_path,
     text_field,
 )
-from digits.kinds.forms.records import ShapeField, feature_field
+from digits.kinds.forms.records import Records, ShapeField, feature_field
 from digits.kinds.forms.source import FormSource
 from digits.kinds.generic.databases import recipe_for
-from digits.kinds.generic.reader import map_features
+from digits.kinds.generic.reader import GenericMapping
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.sources.old_datasets import has_databases
 
 
-class Records(FormSource):
+class RecordFiles(Records):
     """TFRecord files with an input, and optionally a target, in each record."""
 
-    path = "record_train"
     names = (
         *("record_train", "record_val", "record_test"),
         *("input_feature", "input_shape", "target_feature", "target_shape"),
     )
-    own = ("record_{}",)
 
     def is_in(self, recipe: CreateDataset) -> bool:
         return isinstance(recipe, CreateGeneric)
 
-    def check(self, form: ImageDatasetForm[Any], recipe: CreateGeneric) -> None:
-        map_features(recipe)
+    def fill_settings(self, form: ImageDatasetForm[Any], source: CreateGeneric) -> None:
+        form.set(input_feature=source.input_feature, target_feature=source.target_feature)
 
 
 class Prebuilt(FormSource):
@@ -75,7 +73,7 @@ class Prebuilt(FormSource):
         recipe_for(databases, {})
 
 
-RECORDS, PREBUILT = Records(), Prebuilt()
+RECORDS, PREBUILT = RecordFiles(CreateGeneric, GenericMapping, attribute=""), Prebuilt()
 
 
 class DatasetForm(SharesForm[Any]):
@@ -132,13 +130,13 @@ class DatasetForm(SharesForm[Any]):
     def recipe(self) -> CreateDataset:
         if self.source is PREBUILT:
             return recipe_for(self.struct(OldDataset), self.image_settings())
-        mapping = map_features(self.draft())
+        draft = cast(CreateGeneric, self.draft())
+        mapping = GenericMapping(draft, *GenericMapping.complete(draft))
         height, width, _ = mapping.shape
         image = {"height": height, "width": width, "channels": mapping.channels, "resize_mode": "squash"}
         resize = not (self.force_same_shape.setting and self.dsopts_force_same_shape.setting)
         shape = {"dtype": mapping.dtype, "shape": list(mapping.shape), "resize": resize}
-        recipe: CreateDataset = self.draft(**self.image_settings() | image, **shape)
-        return recipe
+        return cast(CreateGeneric, self.draft(**self.image_settings() | image, **shape))
 
     def fills_from(self, recipe: CreateDataset) -> bool:
         return PREBUILT.is_in(recipe)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from digits.core.recipe import MAX_SIDE_PIXELS
-from digits.data.databases.convert import format_of, is_job
 from digits.data.images import images
 from digits.data.images.images import Geometry, UnusableImage
-from digits.data.records import files as record_files
 from digits.data.records.features import (
     BYTES,
     INTEGERS,
@@ -41,36 +39,54 @@ from digits.data.targets.target import Target
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.sources.records import (
     NO_TARGET,
-    RecordReader,
+    RecordMapping,
     divide_records,
-    first_record,
     need_feature,
-    say_files,
+    read_records,
 )
 
 TARGET = "target/numbers"
-DATABASE_ADVICE = (
-    "Choose the kind by their labels: classes (/datasets/images/classification/new), numbers "
-    "(/datasets/images/regression/new), masks (/datasets/images/segmentation/new) or other images "
-    "(/datasets/images/processing/new). For other labels, convert the databases to TFRecord files."
-)
 MAX_NAMES = 1000
 MAX_CHANNELS = 1024
 
 
-@dataclass(frozen=True)
-class Mapping:
+class GenericMapping(RecordMapping):
     """How the records of ``files`` become inputs and targets.
 
     ``image`` is the input; ``array`` is set if it consists of numbers. ``shape`` is its height, width and channels.
+    ``statistics`` are those of the targets that were read for training.
     """
 
-    files: RecordFiles
-    first: ExampleFeatures
-    image: ImageFeature
-    array: NumberFeature | None
-    shape: tuple[int, int, int]
-    target: NumberFeature | None
+    FEATURES = {name: name for name in ("input_feature", "target_feature")}
+
+    def __init__(
+        self, recipe: CreateGeneric, source: CreateGeneric, files: RecordFiles, first: ExampleFeatures
+    ) -> None:
+        name = need_feature(first, source.input_feature, "an input")
+        self.array: NumberFeature | None = None
+        self.target: NumberFeature | None = None
+        self.statistics = _Statistics()
+        try:
+            if source.target_feature not in ("", NO_TARGET):
+                target = need_feature(first, source.target_feature, "a target")
+                self.target = NumberFeature.of(target, first, source.target_shape)
+            if values_of(first, name)[0] == BYTES:
+                metadata = files.shape if name == files.image else ()
+                self.image = ImageFeature.of(name, first, tuple(source.input_shape) or metadata)
+                self.shape = _image_shape(self.image, first)
+                return
+            self.image = ImageFeature(name)
+            self.array = NumberFeature.of(name, first, source.input_shape or _stored_shape(name, first))
+        except (ValueError, UnusableImage) as error:
+            raise UnusableSource(
+                f"The first record cannot be used: {error}.", "Choose another feature or shape."
+            ) from None
+        self.shape = _array_shape(self.array.shape)
+        if max(self.shape[:2]) > MAX_SIDE_PIXELS or self.shape[2] > MAX_CHANNELS:
+            raise UnusableSource(
+                f"“{show(name)}” has shape {'×'.join(map(str, self.shape))}.",
+                f"Height and width must be at most {MAX_SIDE_PIXELS:,}, and channels at most {MAX_CHANNELS:,}.",
+            )
 
     @property
     def channels(self) -> int:
@@ -78,51 +94,31 @@ class Mapping:
         return 3 if self.shape[2] == 3 else 1
 
     @property
-    def dtype(self) -> str:
+    def dtype(self) -> Literal["uint8", "float32"]:
         return "float32" if self.array else "uint8"
 
+    @property
+    def picture(self) -> ImageFeature | None:
+        return None if self.array else self.image
 
-def find(recipe: CreateGeneric) -> RecordFiles:
-    """Return the files of ``recipe``; raises UnusableSource."""
-    folder = Path(recipe.train)
-    if is_job(folder) or (folder.exists() and format_of(folder)):
-        raise UnusableSource(f"{show(recipe.train)} contains LMDB or HDF5 databases. {DATABASE_ADVICE}")
-    return record_files.find_files(recipe.train, {"val": recipe.val, "test": recipe.test})
+    def read(self, features: ExampleFeatures) -> None:
+        """Raise ValueError with a message for a record without a usable input or target."""
+        if self.array is not None:
+            self.array.read(features)
+        if self.target is not None:
+            value = self.target.read(features)
+            if self.split == "train":
+                self.statistics.add(value)
 
+    @classmethod
+    def propose(cls, source: CreateGeneric, files: RecordFiles, first: ExampleFeatures) -> CreateGeneric:
+        name = source.input_feature or files.image or guess_input(first)
+        target = source.target_feature or guess_target(first, name)
+        return structs.replace(source, input_feature=name, target_feature=target)
 
-def map_features(recipe: CreateGeneric) -> Mapping:
-    """Determine from the first record how the input and the target of ``recipe`` are stored; raises UnusableSource."""
-    files = find(recipe)
-    first = first_record(files.splits["train"])
-    name = need_feature(first, recipe.input_feature, files.image or guess_input(first), "an input")
-    target = None
-    try:
-        if target_name := _target_name(recipe, first, name):
-            target = NumberFeature.of(target_name, first, recipe.target_shape)
-        if values_of(first, name)[0] == BYTES:
-            metadata = files.shape if name == files.image else ()
-            image = ImageFeature.of(name, first, tuple(recipe.input_shape) or metadata)
-            return Mapping(files, first, image, None, _image_shape(image, first), target)
-        array = NumberFeature.of(name, first, recipe.input_shape or _stored_shape(name, first))
-    except (ValueError, UnusableImage) as error:
-        raise UnusableSource(
-            f"The first record cannot be used: {error}.", "Choose another feature or shape."
-        ) from None
-    shape = _array_shape(array.shape)
-    if max(shape[:2]) > MAX_SIDE_PIXELS or shape[2] > MAX_CHANNELS:
-        raise UnusableSource(
-            f"“{show(name)}” has shape {'×'.join(map(str, shape))}.",
-            f"Height and width must be at most {MAX_SIDE_PIXELS:,}, and channels at most {MAX_CHANNELS:,}.",
-        )
-    return Mapping(files, first, ImageFeature(name), array, shape, target)
-
-
-def _target_name(recipe: CreateGeneric, first: ExampleFeatures, input_name: str) -> str:
-    if recipe.target_feature == NO_TARGET:
-        return ""
-    if recipe.target_feature:
-        return need_feature(first, recipe.target_feature, "", "a target")
-    return guess_target(first, input_name)
+    @staticmethod
+    def none(recipe: CreateGeneric) -> dict[str, str]:
+        return {"target_feature": "None"}
 
 
 def _stored_shape(name: str, first: ExampleFeatures) -> tuple[int, ...]:
@@ -206,27 +202,6 @@ class _Statistics:
         return deviation
 
 
-def _show(recipe: CreateGeneric, progress: Progress) -> Mapping:
-    """Report the features of the first record, and return the mapping; raises UnusableSource."""
-    files = find(recipe)
-    first = first_record(files.splits["train"])
-    say_files(files, progress)
-    guess = files.image or guess_input(first)
-    target = guess_target(first, recipe.input_feature or guess)
-    offered: dict[str, Any] = {
-        "guessed": {"input_feature": guess, "target_feature": target},
-        "none": {"target_feature": "None"},
-    }
-    progress.show_features(first, chosen={}, **offered)
-    mapping = map_features(recipe)
-    chosen = {"input_feature": mapping.image.name}
-    if mapping.target:
-        chosen["target_feature"] = mapping.target.name
-    image = None if mapping.array else mapping.image
-    progress.show_features(first, image, chosen=chosen, **offered)
-    return mapping
-
-
 def _describe_target(target: NumberFeature | None) -> str:
     if target is None:
         return "none"
@@ -236,7 +211,8 @@ def _describe_target(target: NumberFeature | None) -> str:
 
 def read(recipe: CreateGeneric, progress: Progress) -> Plan:
     """Plan the dataset of ``recipe``; raises UnusableSource that names files and records, and OSError."""
-    mapping = _show(recipe, progress)
+    notes = SourceNotes()
+    mapping, records = read_records(recipe, GenericMapping, progress, notes)
     height, width, channels = mapping.shape
     if (recipe.height, recipe.width, recipe.dtype) != (height, width, mapping.dtype) and not recipe.resize:
         raise UnusableSource(
@@ -244,25 +220,11 @@ def read(recipe: CreateGeneric, progress: Progress) -> Plan:
             f"not {recipe.height}×{recipe.width} {recipe.dtype}.",
             "Create the dataset again.",
         )
-    statistics = _Statistics()
-
-    def check(features: ExampleFeatures) -> None:
-        if mapping.array is not None:
-            mapping.array.read(features)
-        if mapping.target is not None:
-            value = mapping.target.read(features)
-            if records.split == "train":
-                statistics.add(value)
-
-    files = mapping.files
-    recipe.shares(files.splits)
-    notes = SourceNotes()
-    records = RecordReader(files, mapping.image, check, recipe.max_unusable_percent, notes)
-    splits = divide_records(records.splits(progress), recipe)
+    splits = divide_records(records, recipe)
     inputs, sizes = "numbers" if mapping.array else "images", "×".join(map(str, mapping.shape))
     progress.say(f"Inputs: {inputs}, height × width × channels {sizes}.")
     progress.say(f"Targets: {_describe_target(mapping.target)}.")
-    spec = _target_spec(mapping.target, statistics)
+    spec = _target_spec(mapping.target, mapping.statistics)
     return GenericPlan(
         spec,
         splits,

@@ -17,7 +17,7 @@ Separator = Literal["auto", "space", "comma", "semicolon", "bar"]
 
 
 class LabelRecords(RecordSource, kw_only=True, frozen=True):
-    """TFRecord files with an image and any number of labels each, in ``label_features``; empty ones are detected.
+    """TFRecord files with an image and any number of labels each, in ``label_features``.
 
     With the ``layout`` ``list``, one feature lists the labels: texts, or the numbers of classes, from 0; with
     ``columns``, each feature contains 0 or 1, or one such number for each class. ``labels`` is a file with the names of

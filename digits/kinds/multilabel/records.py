@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from digits.data.records.features import (
     BYTES,
@@ -16,7 +17,7 @@ from digits.data.records.features import (
     best_named,
     class_at,
     is_no_label,
-    last_word,
+    named_like,
     needed_values,
     values_of,
 )
@@ -43,17 +44,15 @@ class LabelSetMapping(RecordMapping):
     """How the records of ``files`` become images with labels.
 
     ``layout`` is ``list`` or ``columns``; see `LabelRecords`. ``names`` are those of the labels, if they are known
-    before all records are read. Without names of features, the labels are those of a feature with a
-    usual name, or else of all features that are 0 or 1 in the ``first`` record. Raises UnusableSource.
+    before all records are read.
     """
 
-    def __init__(self, recipe: CreateMultilabel, files: RecordFiles, first: ExampleFeatures) -> None:
-        super().__init__(recipe, files, first)
-        source = recipe.records
-        assert source is not None
-        features = source.label_features or _guess(first, self.image.name)
-        self._features = [need_feature(first, name, "", "labels") for name in features or [""]]
-        self.layout = source.layout if source.layout != "auto" else _layout(first, self._features)
+    FEATURES = RecordMapping.FEATURES | {"label_features": "label_columns"}
+
+    def __init__(self, recipe: Any, source: LabelRecords, files: RecordFiles, first: ExampleFeatures) -> None:
+        super().__init__(recipe, source, files, first)
+        self._features = [need_feature(first, name, "labels") for name in source.label_features or [""]]
+        self.layout = source.layout
         self._classes = _class_names(source, files, self._features[0])
         self._kinds: dict[str, str] = {}
         if self.layout == "list" and len(self._features) > 1:
@@ -67,7 +66,6 @@ class LabelSetMapping(RecordMapping):
             self.names = [label for names in self._flags.values() for label in names]
         if len(self.names) > MAX_LABELS:
             raise too_many(len(self.names))
-        self.chosen["label_columns"] = ", ".join(self._features)
 
     def read(self, features: ExampleFeatures) -> Labels:
         """Return the labels of a record; raises ValueError with a message."""
@@ -110,29 +108,32 @@ class LabelSetMapping(RecordMapping):
         except KeyError as error:
             raise ValueError(f"“{show(name)}” has the value {error.args[0]:g}, which is not 0 or 1") from None
 
+    @classmethod
+    def propose(cls, source: LabelRecords, files: RecordFiles, first: ExampleFeatures) -> LabelRecords:
+        """Propose a feature with a usual name, or else all that are 0 or 1, and the layout."""
+        source = super().propose(source, files, first)
+        others = [name for name in sorted(first) if name != source.image_feature and not is_no_label(name)]
+        usual = best_named(named_like(others, LABEL_NAMES), LABEL_NAMES)
+        flags = [name for name in others if _are_flags(values_of(first, name), 1)]
+        names = source.label_features or ([usual] if usual else flags)
+        layout = _layout(first, names) if source.layout == "auto" else source.layout
+        return structs.replace(source, label_features=names, layout=layout)
 
-def _guess(first: ExampleFeatures, image: str) -> list[str]:
-    others = [name for name in sorted(first) if name != image and not is_no_label(name)]
-    usual = [name for name in others if name.lower() in LABEL_NAMES or last_word(name) in LABEL_NAMES]
-    if usual:
-        return [best_named(usual, LABEL_NAMES)]
-    return [
-        name for name in others if _are_flags(*values_of(first, name)) and len(values_of(first, name)[1]) == 1
-    ]
 
-
-def _are_flags(kind: str, values: Sequence[Any]) -> bool:
-    return kind not in ("", BYTES) and all(value in _FLAGS for value in values)
+def _are_flags(stored: tuple[str, Sequence[Any]], count: int) -> bool:
+    kind, values = stored
+    return kind not in ("", BYTES) and len(values) == count and all(value in _FLAGS for value in values)
 
 
 def _layout(first: ExampleFeatures, names: list[str]) -> Layout:
     """Return the layout of the features ``names``: that of lists unless all numbers are 0 or 1, some repeatedly."""
-    stored = [values_of(first, name) for name in names]
-    if len(names) > 1:
+    if len(names) != 1:
         return "columns"
-    kind, values = stored[0]
+    kind, values = values_of(first, names[0])
     is_repeated = len(set(values)) < len(values)
-    return "columns" if kind == FLOATS or (is_repeated and _are_flags(kind, values)) else "list"
+    return (
+        "columns" if kind == FLOATS or (is_repeated and _are_flags((kind, values), len(values))) else "list"
+    )
 
 
 def _class_names(source: LabelRecords, files: RecordFiles, name: str) -> list[str]:

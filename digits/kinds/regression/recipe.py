@@ -16,7 +16,7 @@ LARGEST_NUMBER = 1e30  # the squares of errors must fit into float32
 
 
 class NumberRecords(RecordSource, kw_only=True, frozen=True):
-    """TFRecord files with an image and numbers each: those of ``target_features``; empty ones are detected."""
+    """TFRecord files with an image and numbers each: those of ``target_features``."""
 
     target_features: list[str] = field(default_factory=list)
 

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec import structs
+
 from digits.data.records.features import FLOATS, ExampleFeatures, NumberFeature, guess_target, values_of
 from digits.data.records.files import RecordFiles
 from digits.data.sources.plan import UnusableSource, listed
-from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
+from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, NumberRecords
 from digits.kinds.sources.records import RecordMapping, need_feature
 
 
 class NumberMapping(RecordMapping):
-    """How the records of ``files`` become images with numbers; ``names`` are those of the numbers.
+    """How the records of ``files`` become images with numbers; ``names`` are those of the numbers."""
 
-    Without names of features, all floats of the ``first`` record are targets, or else the integers that
-    are most probably one. Raises UnusableSource.
-    """
+    FEATURES = RecordMapping.FEATURES | {"target_features": "target_columns"}
 
-    def __init__(self, recipe: CreateRegression, files: RecordFiles, first: ExampleFeatures) -> None:
-        super().__init__(recipe, files, first)
-        source = recipe.records
-        assert source is not None
-        targets = source.target_features or _guess_targets(first, self.image.name)
-        if not targets:
-            need_feature(first, "", "", "a number")
+    def __init__(
+        self, recipe: Any, source: NumberRecords, files: RecordFiles, first: ExampleFeatures
+    ) -> None:
+        super().__init__(recipe, source, files, first)
+        targets = source.target_features or [""]
         try:
             self._features = [
-                NumberFeature.of(need_feature(first, name, "", "a number"), first) for name in targets
+                NumberFeature.of(need_feature(first, name, "a number"), first) for name in targets
             ]
         except ValueError as error:
             raise UnusableSource(
@@ -37,7 +37,6 @@ class NumberMapping(RecordMapping):
                 f"{listed(targets)} contain {len(self.names):,} numbers per image.",
                 f"Use at most {MAX_TARGETS}.",
             )
-        self.chosen["target_columns"] = ", ".join(targets)
 
     def read(self, features: ExampleFeatures) -> list[float]:
         """Return the numbers of a record; raises ValueError with a message."""
@@ -47,11 +46,14 @@ class NumberMapping(RecordMapping):
                 raise ValueError(f"{value:g} is out of range ({name})")
         return numbers
 
-
-def _guess_targets(first: ExampleFeatures, image: str) -> list[str]:
-    floats = [name for name in sorted(first) if name != image and values_of(first, name)[0] == FLOATS]
-    target = guess_target(first, image)
-    return floats or ([target] if target else [])
+    @classmethod
+    def propose(cls, source: NumberRecords, files: RecordFiles, first: ExampleFeatures) -> NumberRecords:
+        """Propose all floats as targets, or else the integers that are most probably one."""
+        source = super().propose(source, files, first)
+        image = source.image_feature
+        floats = [name for name in sorted(first) if name != image and values_of(first, name)[0] == FLOATS]
+        found = source.target_features or floats or list(filter(None, [guess_target(first, image)]))
+        return structs.replace(source, target_features=found)
 
 
 def _names_of(feature: NumberFeature) -> list[str]:

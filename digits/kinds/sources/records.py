@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from digits.core.schema import Positive
 from digits.data.records import tfrecords
@@ -35,7 +34,6 @@ PROGRESS_RECORDS = 2000
 # The value of fields for records without a target.
 NO_TARGET = "-"
 
-Value = TypeVar("Value")
 AnySplit = TypeVar("AnySplit", bound=SplitPlan)
 AnyMapping = TypeVar("AnyMapping", bound="RecordMapping")
 
@@ -44,7 +42,7 @@ class RecordSource(Struct, kw_only=True, frozen=True):
     """TFRecord files: the path of a file, of one of several shards, or of a folder, or a pattern such as ``train-*``.
 
     A folder can contain files for each split; see `digits.data.records.files`. The image is ``image_feature``; raw
-    images have the ``shape`` height, width, channels. Empty features are detected.
+    images have the ``shape`` height, width, channels. Forms fill in empty features from the first record.
     """
 
     train: str
@@ -57,40 +55,56 @@ class RecordSource(Struct, kw_only=True, frozen=True):
         """Return the files of all splits; raises UnusableSource."""
         return find_files(self.train, {"val": self.val, "test": self.test})
 
-    def map_image(self, files: RecordFiles, first: ExampleFeatures) -> ImageFeature:
-        """Find out how the ``first`` record stores its image; raises UnusableSource."""
-        name = need_feature(first, self.image_feature, files.image or guess_image(first), "an image")
-        metadata = files.shape if name == files.image else ()
-        return ImageFeature.of(name, first, tuple(self.shape) or metadata)
-
 
 class RecordMapping:
-    """How the records of ``files`` become images with targets, with the settings ``recipe.records``.
+    """How the records of ``files`` become images with targets: the settings ``source`` name their features.
 
-    Features that the settings do not name are guessed from the ``first`` record. ``chosen`` contains the features in
-    use, by the fields of the form; several of a field are separated by commas. Raises UnusableSource.
+    Raises UnusableSource for features that the ``first`` record lacks. ``split`` is the one that is being read.
     """
 
-    image: ImageFeature
-    chosen: dict[str, str]
+    # The settings of the source that name features, with their fields in forms.
+    FEATURES: ClassVar[dict[str, str]] = {"image_feature": "image_feature"}
 
-    def __init__(self, recipe: Any, files: RecordFiles, first: ExampleFeatures) -> None:
-        self.image = recipe.records.map_image(files, first)
-        self.chosen = {"image_feature": self.image.name}
+    image: ImageFeature
+    split = ""
+
+    def __init__(self, recipe: Any, source: Any, files: RecordFiles, first: ExampleFeatures) -> None:
+        name = need_feature(first, source.image_feature, "an image")
+        metadata = files.shape if name == files.image else ()
+        self.image = ImageFeature.of(name, first, tuple(source.shape) or metadata)
+
+    @property
+    def picture(self) -> ImageFeature | None:
+        """The feature with the image to show; None if the input is an array."""
+        return self.image
 
     def read(self, features: ExampleFeatures) -> Any:
         """Return the target of a record; raises ValueError with a message."""
         raise NotImplementedError
+
+    @classmethod
+    def propose(cls, source: Any, files: RecordFiles, first: ExampleFeatures) -> Any:
+        """Return the settings with the probable features of the ``first`` record for those that are empty."""
+        image = source.image_feature or files.image or guess_image(first)
+        return structs.replace(source, image_feature=image)
+
+    @classmethod
+    def fields(cls, source: Any, setting: str) -> dict[str, str]:
+        """Return the feature in each field of the form for a ``setting``; several are separated by commas."""
+        names = getattr(source, setting)
+        return {cls.FEATURES[setting]: names if isinstance(names, str) else ", ".join(names)}
 
     @staticmethod
     def none(recipe: Any) -> dict[str, str]:
         """Return the fields of the form that can be left without a feature, and the words of that choice."""
         return {}
 
-    @staticmethod
-    def guess(recipe: Any, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
-        """Return the feature that each field of the form has by default, or an empty string."""
-        return {"image_feature": files.image or guess_image(first)}
+    @classmethod
+    def complete(cls, source: Any) -> tuple[Any, RecordFiles, ExampleFeatures]:
+        """Return the settings with all features named, their files and the first record; raises UnusableSource."""
+        files = source.find()
+        first = first_record(files.splits["train"])
+        return cls.propose(source, files, first), files, first
 
 
 def first_record(paths: list[Path]) -> ExampleFeatures:
@@ -105,114 +119,93 @@ def first_record(paths: list[Path]) -> ExampleFeatures:
     )
 
 
-def need_feature(features: ExampleFeatures, name: str, guess: str, what: str) -> str:
-    """Return the feature ``name``, or by default the ``guess``; raises UnusableSource if there is none."""
-    if name and name not in features:
+def need_feature(features: ExampleFeatures, name: str, what: str) -> str:
+    """Return ``name``; raises UnusableSource if it is not that of a feature. An empty one was to be ``what``."""
+    if not name:
+        names = [f"{item.name} ({item.type})" for item in describe_features(features)]
+        raise UnusableSource(f"None of the features looks like {what}.", f"Choose one of {listed(names)}.")
+    if name not in features:
         raise UnusableSource(
             f"The first record has no feature “{show(name)}”.",
             f"Its features are {listed(sorted(features))}.",
         )
-    if not (name or guess):
-        names = [f"{item.name} ({item.type})" for item in describe_features(features)]
-        raise UnusableSource(f"None of the features looks like {what}.", f"Choose one of {listed(names)}.")
-    return name or guess
+    return name
 
 
-class RecordReader(Generic[Value]):
-    """Reads the records of all splits of ``files`` in order, with the image and a value of each.
+def _collect(
+    recipe: Any,
+    files: RecordFiles,
+    mapping: RecordMapping,
+    values: ValueRange,
+    progress: Progress,
+    notes: SourceNotes,
+) -> SplitPlan:
+    """Return the usable records of ``mapping.split``, with what the ``mapping`` reads as targets.
 
-    ``read`` returns the value; it raises ValueError with a message for a record that has none. At most
-    ``max_unusable_percent`` of the records of a split are skipped; these are added to ``notes``.
+    At most ``max_unusable_percent`` of the records are skipped; these are added to ``notes``. Raises UnusableSource.
     """
-
-    def __init__(
-        self,
-        files: RecordFiles,
-        image: ImageFeature,
-        read: Callable[[ExampleFeatures], Value],
-        max_unusable_percent: float,
-        notes: SourceNotes,
-    ) -> None:
-        self._files, self._image, self._read, self._notes = files, image, read, notes
-        self._max_unusable_percent = max_unusable_percent
-        # The split whose records are being read.
-        self.split = ""
-        self._range = ValueRange()
-
-    def splits(self, progress: Progress) -> dict[str, SplitPlan]:
-        """Return the usable records of each split, train first, with their values as targets.
-
-        Raises UnusableSource that names records if too many are unusable.
-        """
-        plans = {split: self._collect(split, progress) for split in self._files.splits}
-        for plan in plans.values():
-            # The range of numbers is known after all records are read.
-            cast(TFRecordImages, plan.images).image = self._range.scale(self._image)
-        return plans
-
-    def _collect(self, split: str, progress: Progress) -> SplitPlan:
-        self.split = split
-        root = self._files.root
-        paths = self._files.splits[split]
-        images = TFRecordImages(root, self._image)
-        plan = SplitPlan(images, source=_describe(paths))
-        faults = Faults(
-            Path(),
-            self._max_unusable_percent,
-            split,
-            "record",
-            hint="Choose another feature, or correct the records.",
-        )
-        for path in paths:
-            below = str(path.relative_to(root))
-            if tfrecords.is_compressed(path):
-                images.compressed.add(below)
-            for frame, features in progress.take(tfrecords.examples(path)):
-                if not frame.number % PROGRESS_RECORDS:
-                    progress.reading(f"Reading {show(path.name)}: {frame.number:,} records")
-                name = images.add(below, frame)
-                try:
-                    value = self._read(features)
-                    self._range.add(features, self._image.name)
-                except ValueError as error:
-                    faults.add(frame.number, str(error), show(path.name))
-                    continue
-                plan.targets.append(value)
-                plan.files.append(name)
-        if not plan.files and not faults.count:
-            raise UnusableSource(f"The {split} files contain no records.")
-        faults.check(len(plan.files))
-        self._notes.add(faults)
-        if split == "train":
-            count = count_of(len(plan.files) + faults.count, "training record")
-            progress.say(f"{progress.at_least}{count}.")
-        return plan
+    root, split, paths = files.root, mapping.split, files.splits[mapping.split]
+    images = TFRecordImages(root, mapping.image)
+    plan = SplitPlan(images, source=_describe(paths))
+    hint = "Choose another feature, or correct the records."
+    faults = Faults(Path(), recipe.max_unusable_percent, split, "record", hint=hint)
+    for path in paths:
+        below = str(path.relative_to(root))
+        if tfrecords.is_compressed(path):
+            images.compressed.add(below)
+        for frame, features in progress.take(tfrecords.examples(path)):
+            if not frame.number % PROGRESS_RECORDS:
+                progress.reading(f"Reading {show(path.name)}: {frame.number:,} records")
+            name = images.add(below, frame)
+            try:
+                value = mapping.read(features)
+                values.add(features, mapping.image.name)
+            except ValueError as error:
+                faults.add(frame.number, str(error), show(path.name))
+                continue
+            plan.targets.append(value)
+            plan.files.append(name)
+    if not plan.files and not faults.count:
+        raise UnusableSource(f"The {split} files contain no records.")
+    faults.check(len(plan.files))
+    notes.add(faults)
+    if split == "train":
+        count = count_of(len(plan.files) + faults.count, "training record")
+        progress.say(f"{progress.at_least}{count}.")
+    return plan
 
 
 def read_records(
-    recipe: Any, mapping: type[AnyMapping], progress: Progress, notes: SourceNotes
+    recipe: Any, kind: type[AnyMapping], progress: Progress, notes: SourceNotes
 ) -> tuple[AnyMapping, dict[str, SplitPlan]]:
-    """Return the ``mapping`` of ``recipe.records``, and the splits of the records before they are divided.
+    """Return the mapping of ``recipe.records``, and the splits of the records before they are divided.
 
     The targets are what the mapping reads. Skipped records are added to ``notes``. Raises UnusableSource.
     """
-    files = recipe.records.find()
+    # Forms name all features, except those of remote files.
+    source, files, first = kind.complete(recipe.records)
     recipe.shares(files.splits)
-    first = first_record(files.splits["train"])
-    say_files(files, progress)
-    offered = {"guessed": mapping.guess(recipe, files, first), "none": mapping.none(recipe)}
-    progress.show_features(first, chosen={}, **offered)
-    mapped = mapping(recipe, files, first)
-    progress.show_features(first, mapped.image, chosen=mapped.chosen, **offered)
-    reader = RecordReader(files, mapped.image, mapped.read, recipe.max_unusable_percent, notes)
-    return mapped, reader.splits(progress)
-
-
-def say_files(files: RecordFiles, progress: Progress) -> None:
-    """Report the files of each split, and those that are ignored."""
     progress.say(files.describe())
     if files.ignored:
         progress.say(f"Other splits are ignored: {listed(files.ignored)}.")
+    chosen: dict[str, str] = {}
+    guessed: dict[str, str] = {}
+    for name in kind.FEATURES:
+        chosen |= {key: names for key, names in kind.fields(source, name).items() if names}
+        open_source = structs.replace(source, **{name: type(getattr(source, name))()})
+        guessed |= kind.fields(kind.propose(open_source, files, first), name)
+    offered = {"guessed": guessed, "none": kind.none(recipe)}
+    progress.show_features(first, chosen={}, **offered)
+    mapping = kind(recipe, source, files, first)
+    progress.show_features(first, mapping.picture, chosen=chosen, **offered)
+    values, splits = ValueRange(), {}
+    for split in files.splits:
+        mapping.split = split
+        splits[split] = _collect(recipe, files, mapping, values, progress, notes)
+    for plan in splits.values():
+        # The range of numbers is known after all records are read.
+        cast(TFRecordImages, plan.images).image = values.scale(mapping.image)
+    return mapping, splits
 
 
 def _describe(paths: list[Path]) -> str:

@@ -40,10 +40,7 @@ class TargetImageFolders(Struct, kw_only=True, frozen=True):
 
 
 class TargetImageRecords(RecordSource, kw_only=True, frozen=True):
-    """TFRecord files with an image and the target image ``target_feature`` each.
-
-    An empty feature is detected; with "-", images are their own targets.
-    """
+    """TFRecord files with an image and the target image ``target_feature`` each; "-": images are their own targets."""
 
     target_feature: str = ""
 

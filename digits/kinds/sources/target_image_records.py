@@ -4,41 +4,48 @@ from __future__ import annotations
 
 from typing import cast
 
+from msgspec import structs
+
 from digits.data.images.images import UnusableImage
-from digits.data.records.features import ExampleFeatures, ImageFeature, guess_image, guess_target_image
+from digits.data.records.features import ExampleFeatures, ImageFeature, guess_target_image
 from digits.data.records.files import RecordFiles
 from digits.data.records.tfrecords import TFRecordImages
 from digits.data.sources.plan import Progress
 from digits.data.sources.target_images import TargetImageSplit
 from digits.data.tables.tables import SourceNotes
 from digits.kinds.sources.records import NO_TARGET, RecordMapping, divide_records, need_feature, read_records
-from digits.kinds.sources.target_image_recipe import CreateWithTargetImages
+from digits.kinds.sources.target_image_recipe import CreateWithTargetImages, TargetImageRecords
 
 
 class TargetImageMapping(RecordMapping):
     """How the records of ``files`` become images with the ``target``, None if they are their own targets."""
 
-    def __init__(self, recipe: CreateWithTargetImages, files: RecordFiles, first: ExampleFeatures) -> None:
-        super().__init__(recipe, files, first)
-        assert recipe.records is not None
-        named = recipe.records.target_feature
+    FEATURES = RecordMapping.FEATURES | {"target_feature": "target_feature"}
+
+    def __init__(
+        self,
+        recipe: CreateWithTargetImages,
+        source: TargetImageRecords,
+        files: RecordFiles,
+        first: ExampleFeatures,
+    ) -> None:
+        super().__init__(recipe, source, files, first)
         self.target: ImageFeature | None = None
-        guess = guess_target_image(first, self.image.name)
-        if recipe.needs_targets or named not in ("", NO_TARGET) or (guess and not named):
-            chosen = "" if named == NO_TARGET else named
-            name = need_feature(first, chosen, guess, f"a {recipe.target_word}")
-            self.target = ImageFeature.of(name, first, tuple(recipe.records.shape[:2]))
-            self.chosen["target_feature"] = name
+        if recipe.needs_targets or source.target_feature not in ("", NO_TARGET):
+            name = need_feature(first, source.target_feature, f"a {recipe.target_word}")
+            self.target = ImageFeature.of(name, first, tuple(source.shape[:2]))
 
     @staticmethod
     def none(recipe: CreateWithTargetImages) -> dict[str, str]:
         return {} if recipe.needs_targets else {"target_feature": "None: the image itself"}
 
-    @staticmethod
-    def guess(recipe: CreateWithTargetImages, files: RecordFiles, first: ExampleFeatures) -> dict[str, str]:
-        image = files.image or guess_image(first)
-        named = recipe.records.image_feature if recipe.records else ""
-        return {"image_feature": image, "target_feature": guess_target_image(first, named or image)}
+    @classmethod
+    def propose(
+        cls, source: TargetImageRecords, files: RecordFiles, first: ExampleFeatures
+    ) -> TargetImageRecords:
+        source = super().propose(source, files, first)
+        target = source.target_feature or guess_target_image(first, source.image_feature)
+        return structs.replace(source, target_feature=target)
 
     def read(self, features: ExampleFeatures) -> None:
         """Raise ValueError with a message if a record has no target."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from digits.core.splits import SPLITS
-from digits.data.records.features import IMAGE_NAMES, TARGET_IMAGE_NAMES, best_named, is_target
+from digits.data.records.features import TARGET_IMAGE_NAMES, best_image, best_named
 from digits.data.sources.plan import (
     ImageFolder,
     ImageSource,
@@ -84,9 +84,7 @@ def _find_columns(
         if index in table.images or any(is_image(cells[index]) for cells in rows if index < len(cells))
     ]
     images = [name for name in names if name != source.target_column]
-    image = source.image_column or best_named(
-        [name for name in images if not is_target(name)] or images, IMAGE_NAMES
-    )
+    image = source.image_column or best_image(images)
     others = [name for name in names if name != image]
     target = source.target_column or best_named(others, TARGET_IMAGE_NAMES)
     if source.target_column == NO_TARGET and not recipe.needs_targets:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from digits.data.records.example_pb2 import Example
+from digits.data.records.files import RecordFiles
 from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
-from digits.kinds.detection.records import BoxLayout
+from digits.kinds.detection.records import BoxMapping
 from tests.kinds.dataset_forms import Forms
 from tests.tfrecord_files import example, picture, write_records
 
@@ -102,15 +103,14 @@ def test_boxes_of_tensorflow_datasets_are_read_with_their_classes(tmp_path: Path
 def test_order_and_units_of_boxes_are_detected_in_the_first_record(
     stored: list[float], order: str, units: str
 ) -> None:
-    record = Example.FromString(example(image=picture(), boxes=stored or [0.0]))
-    first = record.features.feature
+    first = Example.FromString(example(image=picture(), boxes=stored or [0.0])).features.feature
     if not stored:
         first["boxes"].Clear()
-    found = BoxLayout.of(BoxRecords(train="a"), ["boxes"], first, (8, 6))
-    assert (found.order, found.units) == (order, units)
+    files = RecordFiles(Path())
+    found = BoxMapping.propose(BoxRecords(train="a"), files, first)
+    assert (found.box_features, found.box_order, found.box_units) == (["boxes"], order, units)
     chosen = BoxRecords(train="a", box_order="xyxy", box_units="relative")
-    given = BoxLayout.of(chosen, ["boxes"], first, (8, 6))
-    assert (given.order, given.units) == ("xyxy", "relative")
+    assert BoxMapping.propose(chosen, files, first).box_order == "xyxy"
 
 
 def packed(*numbers: float, count: int = 1) -> bytes:

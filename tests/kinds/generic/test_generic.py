@@ -18,6 +18,7 @@ from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds import BUILT_IN
 from digits.kinds.generic import reader
 from digits.kinds.generic.form import PREBUILT
+from digits.kinds.generic.reader import GenericMapping
 from digits.kinds.generic.recipe import CreateGeneric
 from digits.kinds.jobs import DatasetJob
 from tests.kinds.dataset_forms import Forms
@@ -281,7 +282,8 @@ def test_arrays_have_versions_and_statistics(site: Site) -> None:
 
 
 def plan(path: Path, **settings: Any) -> Plan:
-    found = reader.map_features(CreateGeneric(train=str(path), **settings))
+    recipe = CreateGeneric(train=str(path), **settings)
+    found = GenericMapping(recipe, *GenericMapping.complete(recipe))
     height, width, channels = found.shape
     size: dict[str, Any] = {"height": height, "width": width, "channels": channels if channels == 3 else 1}
     recipe = CreateGeneric(train=str(path), dtype=found.dtype, shape=list(found.shape), **size, **settings)  # type: ignore[arg-type]
