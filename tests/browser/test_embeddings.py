@@ -1,4 +1,4 @@
-"""The map of embeddings: computing it, going from point to point, hiding classes, and the neighbors of a point."""
+"""The map of embeddings: computing it, going from point to point, hiding classes, and the image of a point."""
 
 from __future__ import annotations
 
@@ -37,8 +37,10 @@ def test_a_map_is_explored_with_mouse_and_keyboard(
     page.keyboard.press("ArrowRight")
     expect(spoken).to_have_text(re.compile(r"^Record \d+, (left|middle|right), predicted"))
     first = spoken.inner_text()
-    for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown"):
-        page.keyboard.press(key)
+    page.keyboard.press("ArrowDown")
+    expect(spoken).not_to_have_text(first)
+    page.keyboard.press("ArrowUp")
+    expect(spoken).to_have_text(first)
     page.keyboard.press("+")
     page.keyboard.press("0")
     expect(spoken).to_have_text(re.compile(r"^Record \d+, "))
@@ -56,16 +58,22 @@ def test_a_map_is_explored_with_mouse_and_keyboard(
     canvas.focus()
     page.keyboard.press("ArrowLeft")
     record = re.sub(r"^Record (\d+),.*", r"\1", spoken.inner_text())
-    assert first
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
     expect(dialog).to_be_visible()
-    page.keyboard.press("ArrowRight")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
-    expect(page.get_by_role("heading", name=f"Neighbors of record {record}")).to_be_visible()
-    page.get_by_role("spinbutton", name="Record", exact=True).fill("0")
-    page.locator("#neighbors-form button").click()
-    expect(page.get_by_role("heading", name="Neighbors of record 0")).to_be_focused()
-    expect(page.locator("#neighbors figure").first).to_contain_text("Record 0")
+    expect(page.locator("#map-record figure")).to_contain_text(f"Record {record}")
     check_accessibility(page)
+
+    # A click on a point opens its image, too.
+    canvas.focus()
+    page.keyboard.press("ArrowRight")
+    place, frame = (
+        page.locator("#map-hint").evaluate("({ style }) => [style.left, style.top]"),
+        canvas.bounding_box(),
+    )
+    assert frame
+    x, y = (float(each.removesuffix("px")) for each in place)
+    page.mouse.click(frame["x"] + x, frame["y"] + y)
+    expect(dialog).to_be_visible()

@@ -18,7 +18,6 @@ from typing import Annotated, Literal, get_args
 
 import numpy as np
 from msgspec import Meta, Struct
-from numpy.typing import NDArray
 
 from digits.core.recipe import MAX_MAPPED_RECORDS, FileName
 from digits.core.schema import Count
@@ -105,16 +104,3 @@ MAPS = ResultFolders(
     arrays=_arrays,
 )
 folder_of, load, load_all, load_array = MAPS.folder_of, MAPS.load, MAPS.load_all, MAPS.load_array
-
-
-def find_neighbors(
-    embeddings: NDArray[np.float32], place: int, count: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return the rows of the ``count`` embeddings [records, dimensions] nearest to row ``place``, and their distances.
-
-    The distance is Euclidean, in all dimensions. The row itself is not among them.
-    """
-    distances = np.linalg.norm(embeddings - embeddings[place], axis=1)
-    order = np.argsort(distances, kind="stable")
-    found = order[order != place][:count]
-    return found, distances[found]

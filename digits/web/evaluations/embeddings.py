@@ -40,12 +40,10 @@ from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.request_limits import limited
 from digits.web.resources.encoding import describe
-from digits.web.resources.evaluations import MapResult, Maps, Neighbor
-from digits.web.resources.records import GalleryItem
+from digits.web.resources.evaluations import MapResult, Maps
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
 
-NEIGHBORS = 12
 METHOD_TITLES = {"tsne": "t-SNE", "pca": "PCA"}
 
 
@@ -101,12 +99,9 @@ def _result(job: ModelJob) -> dict[str, Any]:
 
 
 def _detail(job: ModelJob, state: Maps) -> Maps:
-    """Add the ``points`` of the map with the ``name``, and the nearest ``neighbors`` of a ``record``."""
+    """Add the ``points`` of the map with the ``name``."""
     if name := request.args.get("name", ""):
-        result = _find(state.maps, name)
-        state.points = in_thread(_load_points, job, result)
-        if (record := _asked_record()) is not None:
-            state.neighbors = in_thread(_load_neighbors, job, result, record)
+        state.points = in_thread(_load_points, job, _find(state.maps, name))
     return state
 
 
@@ -136,7 +131,7 @@ blueprint = embeddings.blueprint
 
 @blueprint.get("/models/<job_id>/embeddings")
 def show(job_id: str) -> str:
-    """Show the map with the ``name``, by default that of the latest epoch, and the neighbors of a ``record``."""
+    """Show the map with the ``name``, by default that of the latest epoch, and a ``record``."""
     job = services().store.get(job_id, ModelJob)
     panel = embeddings.panel(job)
     results, name = panel.state.maps, request.args.get("name", "")
@@ -161,47 +156,27 @@ def show(job_id: str) -> str:
 def _shown(job: ModelJob, result: EmbeddingMap, views: Views[Any]) -> dict[str, Any]:
     """Return the parts of the page about a map."""
     dataset, current = services().store.find(result.dataset_id), dataset_of(result)
-    record = _asked_record()
-    neighbors = in_thread(_load_neighbors, job, result, record) if record is not None else []
     parts: dict[str, Any] = {
         "title": _title(result, job),
         "dataset": serializers.row(dataset) if dataset else None,
         "methods": [(method, METHOD_TITLES[method]) for method in METHOD_TITLES if method in result.methods],
-        "record": record,
-        "neighbors": neighbors,
         "is_current": current is not None,
-        "items": [],
-        "size": (1, 1),
-        "thumbnails": "",
     }
     if current is None:
         return parts
-    images = RecordImages(*current)
-    parts["size"] = shown_size(*current)
-    if views.shows_images:
-        # The scripts of the page replace the number.
-        parts["thumbnails"] = images.thumbnail(result.split, 0)
+    record, images = whole(request.args, "record", None, 0), RecordImages(*current)
     if record is not None:
-        places = [Place(result.split, each) for each in (record, *(item.record for item in neighbors))]
-        parts["items"] = _load_items(*current, images, places)
-    return parts
-
-
-def _load_items(
-    dataset: DatasetJob, manifest: Manifest, images: RecordImages, places: list[Place]
-) -> list[GalleryItem]:
-    try:
-        return gallery_items(dataset, manifest, images, places)
-    except (UnreadableFile, IndexError):  # IndexError: a damaged map
-        return []
+        try:
+            (parts["item"],) = gallery_items(*current, images, [Place(result.split, record)])
+        except (UnreadableFile, IndexError) as error:
+            raise NotFound(f"Record {record:,} cannot be read.", str(error)) from error
+    # The scripts of the page replace the number.
+    thumbnails = images.thumbnail(result.split, 0) if views.shows_images else ""
+    return {**parts, "size": shown_size(*current), "thumbnails": thumbnails}
 
 
 def _title(result: EmbeddingMap, job: ModelJob) -> str:
     return f"{title_of(result, job)}, layer {result.layer}"
-
-
-def _asked_record() -> int | None:
-    return whole(request.args, "record", None, 0)
 
 
 def _find(results: list[MapResult], name: str) -> MapResult:
@@ -228,32 +203,5 @@ def _load_points(job: ModelJob, result: EmbeddingMap) -> dict[str, Any]:
             if (folder / file).is_file():
                 points[name] = column(file)
     except UnreadableFile as error:
-        raise _damaged(error) from error
+        raise NotFound("This embedding map is damaged. Compute it again.", str(error)) from error
     return points
-
-
-def _load_neighbors(job: ModelJob, result: EmbeddingMap, record: int) -> list[Neighbor]:
-    """Return the records of a map nearest to ``record`` in all dimensions.
-
-    Raises NotFound if the record is not on the map, or the map is damaged.
-    """
-    try:
-        records = maps.load_array(job.folder, result.name, maps.RECORDS_FILE)
-        (rows,) = np.nonzero(records == record)
-        if not len(rows):
-            raise NotFound(
-                f"Record {record:,} is not on this map.",
-                f"It shows {result.records:,} of the {result.total:,} records of the split, evenly spaced.",
-            )
-        embeddings = maps.load_array(job.folder, result.name, maps.EMBEDDINGS_FILE)
-    except UnreadableFile as error:
-        raise _damaged(error) from error
-    places, distances = maps.find_neighbors(embeddings, int(rows[0]), NEIGHBORS)
-    return [
-        Neighbor(number, distance)
-        for number, distance in zip(records[places].tolist(), distances.tolist(), strict=True)
-    ]
-
-
-def _damaged(error: UnreadableFile) -> NotFound:
-    return NotFound("This embedding map is damaged. Compute it again.", str(error))

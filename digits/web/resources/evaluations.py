@@ -144,18 +144,9 @@ class MapResult(EmbeddingMap, frozen=True, kw_only=True):
     partial: bool
 
 
-class Neighbor(Struct):
-    record: int
-    distance: float
-
-
 class Maps(ActivityState, kw_only=True):
-    """All embedding maps of a model, with the ``points`` of one by column, and the ``neighbors`` of a record.
-
-    ``name`` is the map that a request started.
-    """
+    """All embedding maps of a model, with the ``points`` of one by column. ``name`` is the map of a request for one."""
 
     maps: list[MapResult]
     name: str | UnsetType = UNSET
     points: dict[str, list[Any]] | UnsetType = UNSET
-    neighbors: list[Neighbor] | UnsetType = UNSET
