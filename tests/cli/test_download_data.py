@@ -17,7 +17,7 @@ from digits.data.samples.formats import LabeledImages
 class Memory:
     """An in-memory source, which needs no network."""
 
-    file_names = ("set.bin",)
+    checksums = ("set.bin",)
 
     def __init__(self, name: str = "https://authors.test/set", works: str = "") -> None:
         self.name = name

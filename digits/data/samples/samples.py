@@ -137,7 +137,7 @@ def _fetch(
     raise DownloadFailed(
         f"{sample.title} could not be downloaded.",
         f"Tried {'; '.join(failures)}. Check the network, or set a proxy in https_proxy. Without a network, put "
-        f"{', '.join(sample.web.file_names)} into {folder} and try again.",
+        f"{', '.join(sample.web.checksums)} into {folder} and try again.",
     )
 
 

