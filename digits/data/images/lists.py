@@ -1,9 +1,9 @@
-"""List the images in a folder, without following links out of it."""
+"""List the images in a folder, without following links out of it, and search folders for some."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,8 @@ MAX_ENTRIES_PROBED = 20_000
 class ImageList:
     """The images below ``root``: ``files`` are paths relative to it, sorted once the list is complete.
 
-    ``links`` were not followed; ``unreadable`` are folders; images in ``left_out`` cannot be read.
+    ``links`` were not followed; ``specials`` are pipes, devices and sockets; ``unreadable`` are folders; images in
+    ``left_out`` cannot be read.
     """
 
     root: Path
@@ -27,6 +28,18 @@ class ImageList:
     links: int = 0
     unreadable: list[str] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
+    specials: int = 0
+
+    def add(self, entry: os.DirEntry[str], name: str, top: str) -> None:
+        """Add an ``entry`` that is no folder, with a ``name`` relative to the root; ``top`` is its real path."""
+        if entry.is_symlink() and not _leads_inside(top, entry.path, os.path.isfile):
+            self.links += 1
+        elif not entry.is_file():
+            self.specials += 1
+        elif is_image_file(entry):
+            self.files.append(name)
+        else:
+            self.left_out.add(entry.name)
 
     def need_images(self) -> None:
         """Raise UnusableSource unless there is an image."""
@@ -41,9 +54,16 @@ class ImageList:
             remarks.append(
                 f"{links} ignored in {show(str(self.root))}: they point to folders or outside, or are broken."
             )
+        if self.specials:
+            remarks.append(special_files(self.specials, self.root))
         if self.unreadable:
             remarks.append(f"Unreadable folders in {show(str(self.root))}: {listed(self.unreadable)}.")
         return remarks
+
+
+def special_files(count: int, root: Path) -> str:
+    """Return a sentence about the special files in a folder."""
+    return f"{count_of(count, 'special file')} (pipe, device or socket) ignored in {show(str(root))}."
 
 
 def without_images(root: Path, unreadable: list[str], left_out: LeftOut, links: int) -> UnusableSource:
@@ -60,40 +80,80 @@ def without_images(root: Path, unreadable: list[str], left_out: LeftOut, links: 
     return UnusableSource(f"No images found in {show(str(root))} (looked for {extensions}).", " ".join(hints))
 
 
-def walk_images(root: Path, excluded: Path | None = None) -> Iterator[ImageList]:
+def walk_images(
+    root: Path,
+    excluded: Path | None = None,
+    *,
+    start: str = "",
+    follows: bool = False,
+    listed: ImageList | None = None,
+) -> Iterator[ImageList]:
     """List the images below ``root``, except in ``excluded``, and yield the same list after each entry.
 
-    Hidden entries are ignored. Raises UnusableSource if ``root`` cannot be read.
+    Hidden entries are ignored. The walk begins in the folder ``start`` below the root, and adds to the images that are
+    already ``listed``. If it ``follows`` links to folders inside the root, it enters each folder once. Raises
+    UnusableSource if the first folder cannot be read.
     """
-    listed = ImageList(root)
-    resolved = os.path.realpath(root)
+    listed = listed or ImageList(root)
+    top = os.path.realpath(root)
     avoided = os.path.realpath(excluded) if excluded else ""
-    pending = [""]
+    visited: set[tuple[int, int]] = set()
+    add, pending = listed.add, [start]
     while pending:
         folder = pending.pop()
+        path = os.path.join(top, folder)
         try:
-            entries = visible_entries(os.path.join(resolved, folder))
+            if follows and not _is_new(path, visited):
+                listed.links += 1
+                continue
+            entries = visible_entries(path)
         except OSError as error:
             if not folder:
-                raise UnusableSource(
-                    f"The folder {show(str(root))} cannot be read: {error.strerror}."
-                ) from error
+                raise _unreadable(root, error) from error
             listed.unreadable.append(folder)
             continue
         for entry in entries:
             name = f"{folder}/{entry.name}" if folder else entry.name
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) or (follows and is_folder(entry, top)):
                 if entry.path != avoided:
                     pending.append(name)
-            elif entry.is_symlink() and not _leads_to_a_file(resolved, name):
-                listed.links += 1
-            elif is_image_file(entry) and _is_file(entry):
-                listed.files.append(name)
             else:
-                listed.left_out.add(entry.name)
+                add(entry, name, top)
             yield listed
     listed.files.sort(key=os.fsencode)
-    yield listed
+
+
+def read_folder(root: Path) -> list[os.DirEntry[str]]:
+    """Return the visible entries of a folder, sorted by name; raises UnusableSource."""
+    try:
+        return sorted(visible_entries(os.path.realpath(root)), key=lambda entry: os.fsencode(entry.name))
+    except OSError as error:
+        raise _unreadable(root, error) from error
+
+
+def is_folder(entry: os.DirEntry[str], top: str) -> bool:
+    """Return whether ``entry`` is a folder, or a link to one inside the folder ``top``."""
+    if not entry.is_symlink():
+        return entry.is_dir()
+    return _leads_inside(top, entry.path, os.path.isdir)
+
+
+def _is_new(path: str, visited: set[tuple[int, int]]) -> bool:
+    """Return whether a folder has not been visited, nor is a link to one that contains it; raises OSError."""
+    status = os.stat(path)
+    identity = status.st_dev, status.st_ino
+    if identity in visited:
+        return False
+    visited.add(identity)
+    target = os.path.realpath(path)
+    return (
+        not os.path.islink(path)
+        or os.path.commonpath([os.path.realpath(os.path.dirname(path)), target]) != target
+    )
+
+
+def _unreadable(root: Path, error: OSError) -> UnusableSource:
+    return UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.")
 
 
 def need_an_image(root: Path, *more: Path) -> None:
@@ -132,15 +192,9 @@ def is_visible(name: str) -> bool:
     return not name.startswith(".") and name != "__MACOSX"
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
+def _leads_inside(top: str, path: str, is_kind: Callable[[str], bool]) -> bool:
+    """Return whether the link ``path`` leads to something of a kind in the folder ``top``."""
     try:
-        return entry.is_file()
-    except OSError:
-        return False
-
-
-def _leads_to_a_file(root: str, name: str) -> bool:
-    try:
-        return os.path.isfile(os.path.join(root, path_below(root, name)))
+        return is_kind(os.path.join(top, path_below(top, path)))
     except ValueError:
         return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
@@ -17,8 +16,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from digits.data.images.endings import LeftOut, is_image_file
-from digits.data.images.lists import is_visible, without_images
+from digits.data.images.endings import LeftOut
+from digits.data.images.lists import (
+    ImageList,
+    is_folder,
+    read_folder,
+    special_files,
+    walk_images,
+    without_images,
+)
 from digits.data.samples import samples
 from digits.data.sources.dataset_folder import find
 from digits.data.sources.declared_splits import affixed_splits
@@ -71,31 +77,25 @@ class ClassFolder:
 class Scan:
     """The contents of ``root``, with classes sorted by folder name.
 
-    ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are FIFOs,
-    devices and sockets; ``loose`` images are outside of any class; ``others`` are files that are no images, or
-    images that cannot be read; those outside of any class are ``left_out``.
-    ``seen`` is the number of files examined. ``by_name``:
-    the classes are those in the names of the images, and images without one are ``loose``; ``loose_names`` are the
-    names of images directly in the root.
+    ``links`` were not followed because they lead outside of the root or form a cycle; ``specials`` are pipes, devices
+    and sockets. ``rest`` is what is outside of any class: directly in the root, or with ``by_name``, for which the
+    classes are those in the names of the images, without one. ``seen`` is the number of entries examined.
     """
 
     root: Path
     classes: list[ClassFolder] = field(default_factory=list)
     links: int = 0
     specials: int = 0
-    loose: int = 0
-    others: int = 0
-    left_out: LeftOut = field(default_factory=LeftOut)
+    rest: ImageList = field(default_factory=lambda: ImageList(Path()))
     unreadable: list[str] = field(default_factory=list)
     seen: int = 0
     by_name: bool = False
-    loose_names: list[str] = field(default_factory=list)
 
     @property
     def unread(self) -> LeftOut:
         """All images that cannot be read."""
         total = LeftOut()
-        for part in (self.left_out, *(item.left_out for item in self.classes)):
+        for part in (self.rest.left_out, *(item.left_out for item in self.classes)):
             total.update(part)
         return total
 
@@ -103,6 +103,17 @@ class Scan:
     def count(self) -> int:
         """Images in all classes."""
         return sum(len(item.files) for item in self.classes)
+
+    @property
+    def loose(self) -> int:
+        """Images outside of any class."""
+        return len(self.rest.files)
+
+    def skip(self, part: ImageList | Scan, below: str = "") -> None:
+        """Count what was skipped in a part of the root, the folder ``below`` it."""
+        self.links += part.links
+        self.specials += part.specials
+        self.unreadable += [os.path.join(below, path) for path in part.unreadable]
 
 
 @dataclass
@@ -205,13 +216,9 @@ def merge(scans: list[Scan]) -> Scan:
             target.files += [path for path in paths if path not in taken]
             target.left_out.update(folder.left_out)
             taken.update(paths)
-        merged.links += item.links
-        merged.specials += item.specials
-        merged.loose += item.loose
-        merged.others += item.others
-        merged.left_out.update(item.left_out)
-        merged.seen += item.seen
-        merged.unreadable += [os.path.join(below, path) for path in item.unreadable]
+        merged.skip(item, below)
+        merged.rest.files += item.rest.files
+        merged.rest.left_out.update(item.rest.left_out)
     for folder in classes.values():
         folder.files.sort(key=os.fsencode)
     merged.classes = sorted(classes.values(), key=lambda folder: os.fsencode(folder.name))
@@ -228,58 +235,50 @@ def scan(root: Path, progress: Progress | None = None, by_name: bool = False) ->
     name = show(str(root))
     found = Scan(Path(root))
     reported = 0
-    for found in progress.take(_scan_steps(root, by_name)):
+    for found in progress.take(_scan_steps(Path(root))):
         if found.seen >= reported + PROGRESS_EVERY_FILES:
             reported = found.seen
             progress.reading(f"Reading {name}: {found.seen:,} files")
+    if by_name:
+        found.classes, found.by_name = _divide_by_name(found), True
     for item in found.classes:  # if it was cut off
         item.files.sort(key=os.fsencode)
     return found
 
 
-def _scan_steps(root: Path, by_name: bool) -> Iterator[Scan]:
-    """List the images below ``root`` like `scan`, yielding the same `Scan` after each entry."""
-    listed = Scan(Path(root), by_name=by_name)
+def _scan_steps(root: Path) -> Iterator[Scan]:
+    """List the images below ``root`` by the folders in it, yielding the same `Scan` after each entry."""
+    found = Scan(root)
     classes: dict[str, ClassFolder] = {}
-    resolved = os.path.realpath(root)
-    walk = _Walk(listed, resolved)
-    try:
-        entries = walk.entries(resolved)
-    except OSError as error:
-        raise UnusableSource(f"The folder {show(str(root))} cannot be read: {error.strerror}.") from error
-    for entry in entries:
-        if by_name:
-            images = ClassFolder(entry.name, entry.name)
-            if walk.is_folder(entry):
-                for _ in walk.collect(entry, images):
-                    yield listed
-            elif walk.is_image(entry):
-                images.files.append(entry.name)
-            else:
-                images.left_out.add(entry.name)
-            listed.left_out.update(images.left_out)
-            for file in images.files:
-                label = label_of(class_in_name(os.path.basename(file)))
-                if label:
-                    classes.setdefault(label, ClassFolder(label, label)).files.append(file)
-                else:
-                    listed.loose += 1
-            listed.classes = list(classes.values())
-        elif walk.is_folder(entry):
+    top = os.path.realpath(root)
+    for entry in read_folder(root):
+        if is_folder(entry, top):
             label = label_of(entry.name)
             item = classes.setdefault(label, ClassFolder(entry.name, label))
-            listed.classes = list(classes.values())
-            for _ in walk.collect(entry, item):
-                yield listed
-        elif walk.is_image(entry):
-            listed.loose += 1
-            listed.loose_names.append(entry.name)
+            found.classes = list(classes.values())
+            images = ImageList(root, item.files, left_out=item.left_out)
+            for _ in walk_images(root, start=entry.name, follows=True, listed=images):
+                found.seen += 1
+                yield found
+            found.skip(images)
         else:
-            listed.left_out.add(entry.name)
-        yield listed
-    if by_name:
-        listed.classes.sort(key=lambda item: os.fsencode(item.name))
-    yield listed
+            found.rest.add(entry, entry.name, top)
+            found.seen += 1
+        yield found
+    found.skip(found.rest)
+
+
+def _divide_by_name(found: Scan) -> list[ClassFolder]:
+    """Return the classes in the names of all images; those without one, and what cannot be read, are the rest."""
+    files = [*found.rest.files, *(file for item in found.classes for file in item.files)]
+    found.rest = ImageList(found.root, left_out=found.unread)
+    classes: dict[str, ClassFolder] = {}
+    for file in files:
+        if label := label_of(class_in_name(os.path.basename(file))):
+            classes.setdefault(label, ClassFolder(label, label)).files.append(file)
+        else:
+            found.rest.files.append(file)
+    return sorted(classes.values(), key=lambda item: os.fsencode(item.name))
 
 
 def label_of(folder_name: str) -> str:
@@ -339,101 +338,6 @@ def _say_classes(scan: Scan, progress: Progress) -> None:
         )
 
 
-class _Walk:
-    """One traversal of a root, with the visited and skipped entries."""
-
-    def __init__(self, scan: Scan, root: str) -> None:
-        self._found = scan
-        self._root = root
-
-    def entries(self, path: str) -> list[os.DirEntry[str]]:
-        """Return the entries of a folder, except hidden ones, sorted by name. Raises OSError."""
-        with os.scandir(path) as listing:
-            entries = [entry for entry in listing if is_visible(entry.name)]
-        return sorted(entries, key=lambda entry: os.fsencode(entry.name))
-
-    def collect(self, top: os.DirEntry[str], item: ClassFolder) -> Iterator[None]:
-        """Add all images below ``top`` to ``item``, yielding after each entry, and finally sort them."""
-        # Visit each folder once per class, so that links cannot form cycles or duplicate images.
-        visited: set[tuple[int, int]] = set()
-        pending = [(top.path, top.name, top.is_symlink())]
-        while pending:
-            path, relative, is_link = pending.pop()
-            if not self._enter(path, visited, is_link):
-                continue
-            try:
-                entries = self.entries(path)
-            except OSError:
-                self._found.unreadable.append(relative)
-                continue
-            for entry in entries:
-                below = f"{relative}/{entry.name}"
-                if self.is_folder(entry):
-                    pending.append((entry.path, below, entry.is_symlink()))
-                elif self.is_image(entry):
-                    item.files.append(below)
-                else:
-                    item.left_out.add(entry.name)
-                yield
-        item.files.sort(key=os.fsencode)
-
-    def is_folder(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            return entry.is_dir() and (not entry.is_symlink() or self._stays_inside(entry))
-        except OSError:  # a link to itself, or a folder that may not be looked into
-            return False
-
-    def is_image(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether ``entry`` is a regular file and an image; count it otherwise."""
-        self._found.seen += 1
-        if entry.is_symlink() and not self._is_link_to_file(entry):
-            self._found.links += 1
-            return False
-        if not _is_file(entry):
-            self._found.specials += 1
-            return False
-        if not is_image_file(entry):
-            self._found.others += 1
-            return False
-        return True
-
-    def _is_link_to_file(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            return stat.S_ISREG(entry.stat().st_mode) and self._stays_inside(entry)
-        except OSError:  # broken, or a loop
-            return False
-
-    def _stays_inside(self, entry: os.DirEntry[str]) -> bool:
-        target = os.path.realpath(entry.path)
-        return os.path.commonpath([target, self._root]) == self._root
-
-    def _enter(self, path: str, visited: set[tuple[int, int]], is_link: bool) -> bool:
-        try:
-            status = os.stat(path)
-        except OSError:
-            self._found.unreadable.append(os.path.relpath(path, self._root))
-            return False
-        identity = (status.st_dev, status.st_ino)
-        # A link to the root itself, or to a folder above the class, would merge all classes into one.
-        if identity in visited or (is_link and self._is_above(path)):
-            self._found.links += 1
-            return False
-        visited.add(identity)
-        return True
-
-    def _is_above(self, link: str) -> bool:
-        place = os.path.realpath(os.path.dirname(link))
-        target = os.path.realpath(link)
-        return os.path.commonpath([place, target]) == target
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:
-        return False
-
-
 def large_enough(scan: Scan, minimum: int, warnings: list[str]) -> list[ClassFolder]:
     """Return the classes with at least ``minimum`` images, and report the others in ``warnings``."""
     kept = [item for item in scan.classes if item.files and len(item.files) >= minimum]
@@ -482,7 +386,7 @@ def advise_names(classes: list[str]) -> str:
 
 
 def _advice_on_names(scan: Scan) -> str:
-    classes = named_classes(scan.loose_names)
+    classes = named_classes(scan.rest.files)
     return advise_names(classes) if classes else ""
 
 
@@ -495,9 +399,7 @@ def remarks(scan: Scan) -> list[str]:
             f"{count_of(scan.links, 'link')} ignored in {root}: broken, leading outside of it, or cyclic."
         )
     if scan.specials:
-        remarks.append(
-            f"{count_of(scan.specials, 'special file')} (pipe, device or socket) ignored in {root}."
-        )
+        remarks.append(special_files(scan.specials, scan.root))
     if scan.loose and scan.by_name:
         remarks.append(f"{count_of(scan.loose, 'image')} ignored in {root}: no class in the name.")
     elif scan.loose and scan.count:

@@ -58,7 +58,7 @@ def test_classes_are_sorted_by_folder_name(tmp_path: Path) -> None:
         ("red_cars", "red_cars", ["red_cars/b.png", "red_cars/deep/er/a.JPG"]),
         ("zero", "zero", ["zero/x.webp"]),
     ]
-    assert (scan.count, scan.others) == (4, 1)
+    assert scan.count == 4
 
 
 def test_extensions_are_case_insensitive_and_hidden_files_ignored(tmp_path: Path) -> None:
