@@ -2,31 +2,39 @@
 
     .venv/bin/python benchmarks/event_loop.py [--rows 2000] [--jobs 0] [--slowest 20]
 
-Starts a server with a small dataset and a finished model, sends every route ordinary requests and
-large inputs, and prints one line of JSON: the longest callback in milliseconds, the target, and the slowest
-requests. Requests that take longer than a second are reported on stderr; with other programs on the machine, all
-of them may take ten minutes. ``--rows`` is the length of the model's curves; ``--jobs`` adds finished jobs. A running
-request blocks all others, so this is their maximum delay. The benchmark measures CPU time, which depends little on
-the machine's load.
+Starts a server with a small dataset, a finished model and models with long event logs: one reported progress twice a
+second for a week, one has 400,000 rows of metrics, and one belongs to a hostile network. Sends every route ordinary
+requests and large inputs, and prints one line of JSON: the longest callback in milliseconds, the target, and the
+slowest requests. Requests that take longer than a second are reported on stderr; with other programs on the machine,
+all of them may take ten minutes. ``--rows`` is the length of the model's curves, and ``--jobs`` adds finished jobs. A
+running request blocks all others, so this is their maximum delay. The benchmark measures CPU time, which depends little
+on the machine's load.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import http.client
 import json
+import signal
+import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from watched_server import NAME, serve, watched
+from product import ROOT
 
 TARGET_MILLISECONDS = 50
+# The header with the name of a request.
+NAME = "X-Benchmark"
+WEEK_LINES = 1_200_000
+ROWS = 400_000
 WEIGHTS_BYTES = 32 << 20
 GIVE_UP_SECONDS = 120.0
 SLOW_SECONDS = 1.0
@@ -50,7 +58,7 @@ def main() -> None:
 def measure(folder: str, options: argparse.Namespace) -> dict[str, Any]:
     statuses = {}
     arguments = (folder, "--rows", options.rows, "--logs", options.logs, "--jobs", options.jobs)
-    with watched(__file__, *arguments) as (_, started, longest):
+    with watched(*arguments) as (_, started, longest):
         for name, request in requests(started):
             began = time.monotonic()
             statuses[name] = send(started["port"], name, *request)
@@ -72,12 +80,10 @@ def run_server(folder: Path, rows: int, logs: float, jobs: int) -> None:
 
     patch_standard_library()
 
-    from long_logs import make_models
-
     from tests.site import open_site, site_settings
 
     if jobs:
-        from many_jobs import make_jobs
+        from simulation import make_jobs
 
         make_jobs(folder / "jobs", jobs)
     site = open_site(site_settings(folder))
@@ -93,6 +99,54 @@ def run_server(folder: Path, rows: int, logs: float, jobs: int) -> None:
         return {"dataset": dataset, "model": model, "long": long, "rules": sorted(rules)}
 
     serve(site, started)
+
+
+@contextlib.contextmanager
+def watched(*arguments: object) -> Iterator[tuple[int, dict[str, Any], dict[str, float]]]:
+    """Run this script with ``--serve``, which calls `serve`.
+
+    Yield the id of the process and what the server printed at its start. The last item gets the seconds of the longest
+    callback for each name when the block ends.
+    """
+    command = [sys.executable, __file__, "--serve", *map(str, arguments)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    longest: dict[str, float] = {}
+    try:
+        yield process.pid, json.loads(process.stdout.readline()), longest
+    finally:
+        process.send_signal(signal.SIGTERM)
+    longest.update(json.loads(process.stdout.readlines()[-1]))
+    process.wait()
+
+
+def serve(site: Any, started: Callable[[], dict[str, Any]]) -> None:
+    """Serve a site; print its port with what ``started`` returns, and finally the longest callbacks."""
+    from digits.web import loop_watch
+    from digits.web.app import load_pages
+    from digits.web.server import http as servers
+
+    longest: dict[str, float] = {}
+
+    def note(label: str, seconds: float, cpu_seconds: float) -> None:
+        longest[label] = max(cpu_seconds, longest.get(label, 0.0))
+
+    watch = loop_watch.LoopWatch(note)
+    labeled = watch.wrap(site.app)
+    header = f"HTTP_{NAME.upper().replace('-', '_')}"
+    loop_watch.request_line = lambda environ: environ.get(header, "unnamed")
+
+    def begin(port: int) -> None:
+        load_pages(site.app)
+        print(json.dumps({"port": port, **started()}), flush=True)
+        longest.clear()
+        watch.start()
+
+    servers.serve(labeled, ("127.0.0.1", 0), socketio=site.services.live.socketio, on_start=begin)
+    watch.stop()
+    site.close()
+    with contextlib.suppress(BrokenPipeError):  # the benchmark was interrupted
+        print(json.dumps(longest), flush=True)
 
 
 Request = tuple[str, str, bytes | None, dict[str, str]]
@@ -217,6 +271,102 @@ def send(port: int, name: str, method: str, path: str, body: bytes | None, heade
         return 0
     finally:
         connection.close()
+
+
+# Long logs
+
+
+def make_models(site: Any, dataset: str, scale: float) -> dict[str, str]:
+    """Create the models, and return their ids by name."""
+    logs = {
+        "week": week(scale),
+        "rows": rows(scale),
+        "hostile": hostile(scale),
+        "running": week(scale),
+    }
+    models = {}
+    for name, lines in logs.items():
+        models[name] = site.finished_model(dataset, 1)
+        folder = site.services.store.folder / models[name]
+        with open(folder / "train" / "events.jsonl", "wb") as log:
+            log.writelines(lines)
+        if name == "running":
+            body = json.loads((folder / "job.json").read_text())
+            for history in (body["history"], body["tasks"][0]["history"]):
+                history.pop()
+            body["tasks"][0]["handle"] = {"boot": "of long ago", "pid": 12345, "began": 100, "run": 1}
+            (folder / "job.json").write_text(json.dumps(body))
+    return models
+
+
+def week(scale: float = 1.0) -> Iterator[bytes]:
+    """Yield the log of a week-long training that reported progress twice a second."""
+    lines = int(WEEK_LINES * scale)
+    for number in range(lines):
+        at = 1.7e9 + number / 2
+        left = (lines - number) / 2
+        text = b'{"event":"progressed","at":%.6f,"fraction":%.6f,"seconds_left":%.10f,"doing":"Training"}\n'
+        yield text % (at, number / lines, left)
+        if number % 240 == 0:
+            yield row(number, lines)
+
+
+def rows(scale: float = 1.0) -> Iterator[bytes]:
+    """Yield a log with many rows of metrics."""
+    count = int(ROWS * scale)
+    return (row(number, count) for number in range(count))
+
+
+def row(number: int, count: int) -> bytes:
+    values = {
+        "loss": 2.0 / (1 + number / 1000) + 0.1 * ((number * 7919) % 101) / 101,
+        "accuracy": 0.5 + number / count / 2,
+        "learning_rate": 0.01,
+        "images_per_second": 1234.5678 + number % 17,
+    }
+    body = {"event": "measured", "at": 1.7e9 + number / 2, "stage": "train", "step": number + 1}
+    return json.dumps({**body, "epoch": (number + 1) / count * 30, "values": values}).encode() + b"\n"
+
+
+def hostile(scale: float = 1.0) -> Iterator[bytes]:
+    """Yield a log whose lines are as large or as expensive as possible."""
+    turns = max(1, int(3 * scale))
+
+    def line(event: str, **fields: Any) -> bytes:
+        return json.dumps({"event": event, "at": 1.7e9, **fields}, separators=(",", ":")).encode() + b"\n"
+
+    names = {f"m{number}": number / 7 for number in range(40_000)}
+    layer = {"name": "n", "type": "t", "shape": [1], "parameters": 1}
+    taken = {f"v{number}": "w" for number in range(60_000)}
+    for turn in range(turns):
+        yield line("measured", stage="train", step=turn, epoch=turn, values=names)
+        yield line("built", layers=[layer] * 18_000, parameters=1)
+        yield line(
+            "weights_loaded",
+            source="s",
+            taken=taken,
+            missing=[],
+            of_other_shape={},
+            unused=[],
+            frozen=[],
+            no_weights=[],
+        )
+        yield line("counted", split="train", labels=["c"] * 120_000, counts=[1] * 120_000)
+        yield line("warned", message="<&" * 500_000)
+        yield line("skipped", path="<" * 1_000_000, reason="r")
+        yield line("usage_sampled", cpu_percent=1, memory_bytes=1, gpus=[{"i": 1}] * 90_000)
+        yield line("finished", result={"x": [1] * 450_000})
+        yield line("progressed", fraction=0.5, doing="x" * 1_000_000)
+        yield b"[" * 1_000_000 + b"\n"
+        yield bytes(8 << 20) + b"\n"
+        for step in range(1000):  # a thousand metrics, each in separate rows
+            yield line(
+                "measured", stage="val", step=step, epoch=1, values={f"v{step}": 1.0, f"v{step // 2}": 2.0}
+            )
+        yield line("measured", stage="val", step=5, epoch=1, values={"v5": 1.0}) * 5000
+        yield line("resumed", step=turn, epoch=1) * 5000
+        for number in range(3000):
+            yield line("saved", epoch=number, step=1, path=f"{turn} {number}")
 
 
 if __name__ == "__main__":

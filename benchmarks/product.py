@@ -99,8 +99,9 @@ def chromium(address: str) -> Iterator[Page]:
     from playwright.sync_api import sync_playwright
 
     options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-background-networking"]
+    path = shutil.which("chromium") or shutil.which("chromium-headless-shell")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        browser = playwright.chromium.launch(executable_path=path, args=options)
         yield browser.new_page(base_url=address)
         browser.close()
 

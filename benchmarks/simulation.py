@@ -42,15 +42,16 @@ from typing import Any
 from unittest.mock import patch
 
 import psutil
-from many_jobs import Client as PeopleClient
-from many_jobs import addresses, make_jobs, split
-from product import ROOT, quantiles
+from product import ROOT, classification_manifest, quantiles
 
 from digits.core.events import Finished, Measured, Progressed, encode
+from digits.core.job import Job, Summary
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
 from digits.core.status import Status
-from digits.core.task import EVENTS_FILE, Handle
+from digits.core.task import EVENTS_FILE, Handle, Task
+from digits.data.manifest import SplitRecords
+from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
 from digits.runtime.executors.device_ledger import DeviceLedger
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Executor, Exit, Placement
@@ -62,6 +63,8 @@ from digits.runtime.task_runner import TaskRun, TaskRunner
 
 TARGETS = {"decision_p99_ms": 10, "loop_delay_p99_ms": 50}
 YEAR_HOURS = 365 * 24.0
+MODELS_PER_DATASET = 19
+CLASSES = [f"class {number}" for number in range(10)]
 JOBS_A_YEAR = 1_000_000
 BUSY_SHARE = 0.9
 # The numbers of GPUs of a training, and how many trainings of twenty ask for each.
@@ -128,6 +131,58 @@ def mean_hours(gpus: int) -> float:
 
 def gpu_count(dice: random.Random) -> int:
     return dice.choices(list(GPU_COUNTS), list(GPU_COUNTS.values()))[0]
+
+
+def make_jobs(jobs: Path, count: int) -> list[str]:
+    """Write finished datasets with models created during the last year, and return their ids.
+
+    Bypass the store, which would wait for the disk.
+    """
+    dice = random.Random(0)
+    ids = []
+    dataset = ""
+    for number in range(count):
+        job_id = f"20260101-{number // 1000:06d}-{number % 1000 + 1:06x}"
+        folder = jobs / job_id
+        folder.mkdir(parents=True)
+        began = time.time() - YEAR_HOURS * 3600 * (1 - number / count)
+        steps = [
+            (Status.INIT, began),
+            (Status.RUN, began + 1),
+            (Status.DONE, began + dice.randrange(10, 9999)),
+        ]
+        facts: dict[str, Any] = {"id": job_id, "folder": folder, "history": steps}
+        facts["group"] = f"group {dice.randrange(50)}"
+        job: Job
+        if number % (MODELS_PER_DATASET + 1) == 0:
+            dataset = job_id
+            recipe = CreateClassification(train=FolderSplit(folder="/data/flowers"))
+            job = DatasetJob(
+                **facts,
+                name=f"flowers {number}",
+                recipe=recipe,
+                tasks=[Task(name="create", title="Create the records", history=steps)],
+            )
+            job.summary.record_bytes = dice.randrange(10**9)
+            split = SplitRecords(count=1000, counts=[100] * 10, bytes=job.summary.record_bytes, shards=[])
+            classification_manifest(CLASSES, {"train": split}, side=32, channels=3).save(folder)
+        else:
+            summary = Summary(
+                sparkline=[round(dice.random(), 4) for _ in range(60)], last_accuracy=100 * dice.random()
+            )
+            job = ModelJob(
+                **facts,
+                name=f"LeNet {number} on flowers",
+                recipe=Train(dataset=str(jobs / dataset)),
+                dataset_id=dataset,
+                tasks=[Task(name="train", title="Train the network", history=steps)],
+                summary=summary,
+            )
+            (folder / "network.py").write_text("class UserModel(Tower):\n    pass\n")
+            (folder / "snapshot_1.ckpt.index").touch()
+        (folder / "job.json").write_text(json.dumps(job.as_json()))
+        ids.append(job_id)
+    return ids
 
 
 def make_running_jobs(jobs: Path, dataset: str, gpus: int) -> int:
@@ -471,9 +526,9 @@ def be_people(
     port: int, server: int, jobs: Path, ids: list[str], people: int, seconds: float, results: Any
 ) -> None:
     running = sorted(jobs.glob("20261001-*"))
-    dice, client = random.Random(4), PeopleClient(port)
-    for _, path in addresses(dice, *split(ids)):
-        client.get(path)  # the first request of each type imports modules and lists devices
+    first = Browser(port)
+    for path in addresses(random.Random(4), *split(ids)):
+        first.open(path)  # the first request of each type imports modules and lists devices
     selector = selectors.DefaultSelector()
     for _ in range(people):
         selector.register(watch(port), selectors.EVENT_READ)
@@ -524,7 +579,29 @@ def browse(port: int, ids: list[str], people: int, start: float, end: float, ans
 
 
 def a_page(dice: random.Random, ids: list[str]) -> str:
-    return dice.choice(addresses(dice, *split(ids)))[1]
+    return dice.choice(addresses(dice, *split(ids)))
+
+
+def split(ids: list[str]) -> tuple[list[str], list[str]]:
+    """Return the ids of the datasets and of the models."""
+    datasets = ids[:: MODELS_PER_DATASET + 1]
+    return datasets, sorted(set(ids) - set(datasets))
+
+
+def addresses(dice: random.Random, datasets: list[str], models: list[str]) -> list[str]:
+    """Return the path of a page of each type."""
+    order = dice.choice(("name", "last_accuracy", "elapsed", "bytes"))
+    return [
+        "/",
+        f"/?models_page={dice.randrange(2, 20)}",
+        f"/?sort={order}",
+        f"/?q=group+{dice.randrange(50)}",
+        f"/models/{dice.choice(models)}",
+        f"/datasets/{dice.choice(datasets)}",
+        "/models/images/classification/new",
+        f"/index.json?page={dice.randrange(1, 90)}",
+        f"/completed_jobs.json?page={dice.randrange(1, 90)}",
+    ]
 
 
 class Browser:
@@ -542,10 +619,16 @@ class Browser:
             time.sleep(max(0.0, due - time.monotonic()))
             asked = time.monotonic()
             with contextlib.suppress(OSError, http.client.HTTPException):  # the server ends
-                self._client.request("GET", path(), headers=self._headers)
-                self._client.getresponse().read()
+                self.open(path())
                 self._times.append(time.monotonic() - asked)
             due = max(due + 1 / rate, time.monotonic() - 1)
+
+    def open(self, path: str) -> None:
+        self._client.request("GET", path, headers=self._headers)
+        answer = self._client.getresponse()
+        answer.read()
+        if answer.status != 200:
+            raise SystemExit(f"{path}: {answer.status}")
 
     def result(self, seconds: float) -> dict[str, Any]:
         times = {"ms": quantiles(self._times)} if self._times else {}
