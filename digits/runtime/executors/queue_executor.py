@@ -15,7 +15,6 @@ import shlex
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypedDict, TypeVar
 
@@ -42,16 +41,12 @@ FILE_SECONDS = 10.0
 # A job that has not begun is submitted again, once, if this many listings in a row do not contain it: a scheduler that
 # crashes forgets its latest submissions.
 FORGOTTEN_LISTINGS = 3
-# Runs that start within this time of each other are submitted together, if they can be.
-GATHER_SECONDS = 0.25
 # Without runs, the queue is listed this many times less often, until the jobs of ended runs are gone from it.
 IDLE_FACTOR = 6
 # With many runs, each is polled less often, as thousands may wait.
 POLLS_PER_SECOND = 300
 # For canceling jobs at the end of the server.
 CLOSE_SECONDS = 10.0
-# The names of arrays, whose elements are numbered, begin with this.
-ARRAYS = "array/"
 # Time that a task gets to stop by itself, in addition to its grace period, before the scheduler kills it.
 INSIST_SECONDS = 30.0
 
@@ -110,8 +105,7 @@ class Submission(Struct, kw_only=True):
 
     `SCRIPT` is the file that runs on a node, `LOG` the one with what the scheduler and `node_job` print. The ``token``
     distinguishes this submission from earlier ones, whose jobs may still start. Without ``is_accepted``, it is unknown
-    whether the scheduler has the job. ``element`` is the name of an array and an index, if the job is part of one.
-    ``attempt`` is the number of times that it was submitted, if each needs another id.
+    whether the scheduler has the job. ``attempt`` counts the times that it was submitted, if each needs another id.
     """
 
     FILE: ClassVar[str]
@@ -121,7 +115,6 @@ class Submission(Struct, kw_only=True):
     run: int
     token: str
     is_accepted: bool = False
-    element: str = ""
     attempt: int = 0
 
     @classmethod
@@ -219,7 +212,7 @@ class Run(Generic[J]):
     def is_repeated(self) -> bool:
         """Whether another program has submitted a run with the same number for this task, such as `digits train`."""
         saved = type(self.submission).load(self.folder, self.number)
-        return saved is not None and saved.token != self.submission.token and not self.submission.element
+        return saved is not None and saved.token != self.submission.token
 
     @property
     def is_to_stop(self) -> bool:
@@ -289,7 +282,6 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         self._problem = f"{self.title} has not been asked yet"
         self._listed_at = float("-inf")
         self._submit_at = 0.0
-        self._starting = 0  # calls of `start` that have not returned
         self._others = 0
         self.queries = 0  # of the queue
         self._bell = Event()
@@ -306,15 +298,11 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """Write the files of a new submission into the ``folder`` of a task; raises OSError. Called in a thread."""
         raise NotImplementedError
 
-    def _group(self, run: Run[J]) -> object:
-        """Return a key that is equal for runs that can be submitted together."""
-        return run.folder
+    def _submit(self, run: Run[J]) -> None:
+        """Submit ``run``.
 
-    def _submit(self, runs: Sequence[Run[J]]) -> None:
-        """Submit ``runs`` of one group, or some of them.
-
-        Afterwards each one has been accepted, has ended, or can be submitted again. Those that the scheduler may have
-        stay ``is_unsure``.
+        Afterwards it has been accepted, has ended, or can be submitted again. If the scheduler may have it, it stays
+        ``is_unsure``.
         """
         raise NotImplementedError
 
@@ -334,10 +322,6 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """End ``jobs`` whose runs are over, or that were replaced; some have ended already."""
         raise NotImplementedError
 
-    def _is_canceled(self, run: Run[J], listing: Listing[J]) -> bool:
-        """Return whether somebody canceled ``run``, which is not in the ``listing``."""
-        return False
-
     def _end_of(self, run: Run[J], job: J) -> Exit | None:
         """Return how ``run`` ended, whose ``job`` ended without an exit record; None if it was interrupted."""
         raise NotImplementedError
@@ -355,12 +339,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         """Submit the task in the background. An ``owned`` task whose owner is killed runs to its end."""
-        self._starting += 1
-        try:
-            submission = in_thread(self._create, folder, run, placement.request)
-        finally:
-            self._starting -= 1
-            self._submit_at = max(self._submit_at, time.monotonic() + GATHER_SECONDS)
+        submission = in_thread(self._create, folder, run, placement.request)
         waiting = Waiting(f"it is being submitted to {self.title}")
         self._follow(Run(folder, self._comment(folder, run), submission, waiting))
         return _handle(folder, run)
@@ -446,8 +425,8 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     # The runs that have not ended
 
-    def _comment(self, folder: Path, run: int, element: str = "") -> str:
-        return self._mark + (element or f"{os.path.relpath(folder, self._jobs_folder)}:{run}")
+    def _comment(self, folder: Path, run: int) -> str:
+        return f"{self._mark}{os.path.relpath(folder, self._jobs_folder)}:{run}"
 
     def _adopt(self, folder: Path, number: int) -> Run[J] | None:
         """Return a run that has not ended, also one that an earlier server submitted."""
@@ -458,8 +437,7 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         if submission is None or read_exit(folder, number):
             return None
         waiting = Waiting(f"{self.title} has not been asked yet")
-        comment = self._comment(folder, number, submission.element)
-        run = Run(folder, comment, submission, waiting, is_unsure=True)
+        run = Run(folder, self._comment(folder, number), submission, waiting, is_unsure=True)
         if run.is_to_stop:  # asked of an earlier server
             run.stop_since = time.monotonic()
         self._notice_attempt(run)
@@ -516,16 +494,12 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
 
     def _submit_new(self) -> None:
         """Submit the runs that the scheduler does not have, in the order of their start."""
-        while time.monotonic() >= self._submit_at and not self._starting and (group := self._next_group()):
-            for run in group:
+        for run in self._unsubmitted():
+            if time.monotonic() < self._submit_at:
+                return
+            if not run.is_unsure and run.stop_since is None and run.folder in self._runs:
                 run.is_unsure = True  # a request without an answer may have reached the scheduler
-            self._submit(group)
-
-    def _next_group(self) -> list[Run[J]]:
-        """Return the runs to submit next."""
-        new = [run for run in self._unsubmitted() if not run.is_unsure and run.stop_since is None]
-        key = self._group(new[0]) if new else None
-        return [run for run in new if self._group(run) == key]
+                self._submit(run)
 
     def _unsubmitted(self) -> list[Run[J]]:
         """Return the runs that the scheduler has not accepted."""
@@ -608,24 +582,13 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         """Return the runs with these ``comments`` whose folders say that they have ended. Called in a thread."""
         ended = []
         for comment in comments:
-            name = comment.removeprefix(self._mark)
-            place, _, number = name.rpartition(":")
-            is_in_array = name.startswith(ARRAYS)  # an element of one, or one whose elements were canceled
-            folder = self._elements.get(comment) if is_in_array else self._jobs_folder / place
+            place, _, number = comment.removeprefix(self._mark).rpartition(":")
+            folder = self._jobs_folder / place
             # Not if the folder is missing: its file system may be.
-            saved = folder and self.submissions.load(folder, None if is_in_array else int(number))
-            if folder and saved and (state := read_exit(folder, saved.run)):
+            saved = self.submissions.load(folder, int(number))
+            if saved and (state := read_exit(folder, saved.run)):
                 ended.append(Run[J](folder, comment, saved, state))
         return ended
-
-    @cached_property
-    def _elements(self) -> dict[str, Path]:
-        """The folders of the tasks that earlier servers submitted as elements of arrays, by their comments."""
-        found = (
-            (file.parent, self.submissions.load(file.parent))
-            for file in self._jobs_folder.glob(f"*/*/{self.submissions.FILE}")
-        )
-        return {self._mark + saved.element: folder for folder, saved in found if saved and saved.element}
 
     def _unreachable(self, problem: str) -> None:
         """Keep what is known: a job that nobody can see may be running."""
@@ -674,8 +637,6 @@ class QueueExecutor(ClusterExecutor, Generic[J]):
         is_forgotten = not run.has_begun and seconds >= FORGOTTEN_LISTINGS * self._list_seconds
         if run.stop_since is not None and (not run.has_begun or seconds >= FILE_SECONDS):
             run.state = Exit(stopped=True)
-        elif not run.has_begun and self._is_canceled(run, listing):
-            run.state = self._canceled()
         elif (is_forgotten or is_lost) and not run.is_resubmitted:
             log.warning("%s has forgotten the job of %s; submitting it again", self.title, run.folder)
             run.submission.is_accepted, run.is_resubmitted = False, True

@@ -137,12 +137,11 @@ class RayExecutor(QueueExecutor[RayJob]):
         submission.save(folder)
         return submission
 
-    def _submit(self, runs: Sequence[Run[RayJob]]) -> None:
-        (run,) = runs
+    def _submit(self, run: Run[RayJob]) -> None:
         submission = run.submission
         assert isinstance(submission, RaySubmission)
         submission.attempt += 1
-        in_thread(save, runs)  # first: Ray may accept it although no answer comes
+        in_thread(save, [run])  # first: Ray may accept it although no answer comes
         id, attempt = f"{submission.body['submission_id']}-{submission.attempt}", str(submission.attempt)
         metadata = {COMMENT: run.comment, ATTEMPT: attempt}
         try:

@@ -49,7 +49,7 @@ class Job(NodeJob):
         say(f"srun ended with code {code}")
 
     def _start_again(self, record: Record | None) -> int:
-        job_id = _job_id()
+        job_id = os.environ["SLURM_JOB_ID"]
         self._save("interrupted")
         deadline = time.monotonic() + REQUEUE_SECONDS
         was_asked = False
@@ -71,12 +71,6 @@ class Job(NodeJob):
                     break  # and the server submits it again
             time.sleep(RETRY_SECONDS)
         return 1
-
-
-def _job_id() -> str:
-    array, index = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    # The id of one of the elements is that of the whole array too.
-    return f"{array}_{index}" if array and index else os.environ["SLURM_JOB_ID"]
 
 
 def _ask_slurm(job_id: str) -> dict[str, str]:

@@ -24,15 +24,12 @@ from digits.runtime.executors.queue_executor import (
     QueueOptions,
     Run,
     Unreachable,
-    save,
 )
 from digits.runtime.executors.slurm import batch, nodes
 from digits.runtime.executors.slurm.check import check
-from digits.runtime.executors.slurm.queue import Queue, SlurmJob, array_limit, ask, command_environment
+from digits.runtime.executors.slurm.queue import Queue, SlurmJob, command_environment
 from digits.runtime.executors.slurm.submission import (
     SlurmSubmission,
-    array_arguments,
-    number,
     option_problem,
     options,
     own_arguments,
@@ -51,8 +48,6 @@ log = logging.getLogger(__name__)
 
 # A submission that a limit refuses is repeated after this time.
 LIMIT_SECONDS = 15.0
-# Jobs that are submitted together.
-MAX_ELEMENTS = 1000
 # Slurm expects a start after a year if it cannot know, as behind a job without a time limit.
 MAX_WAIT_SECONDS = 300 * 86400.0
 # How often in a row a job is started again that a node could not start.
@@ -70,8 +65,6 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         super().__init__(jobs_folder, **options)
         self._commands = Commands(command_environment(self._variables))
         self._queue = Queue(self._commands, self._mark)
-        self._size = MAX_ELEMENTS  # of the next array, as far as limits are known
-        self._max_array_size: int | None = None  # that of the cluster
 
     def close(self) -> None:
         super().close()
@@ -125,60 +118,28 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
     def _create(self, folder: Path, run: int, request: DeviceRequest) -> SlurmSubmission:
         return SlurmSubmission.create(folder, run, request, self._program, self._environment_of(request))
 
-    def _group(self, run: Run[SlurmJob]) -> object:
-        submission = _submission(run)
-        return submission.array, submission.arguments
-
-    def _submit(self, runs: Sequence[Run[SlurmJob]]) -> None:
+    def _submit(self, run: Run[SlurmJob]) -> None:
+        submission = run.submission
+        assert isinstance(submission, SlurmSubmission)
+        arguments = [*submission.arguments, *own_arguments(run.folder, run.comment)]
         try:
-            runs, rest = runs[: self._array_size()], runs[self._array_size() :]
-            for run in rest:
-                run.is_unsure = False
-            code, text = self._run_command("sbatch", "--parsable", *self._arguments(runs))
-        except (CommandFailed, Unreachable) as error:
+            code, text = self._run_command("sbatch", "--parsable", *arguments)
+        except CommandFailed as error:
             self._postpone(f"Slurm does not accept jobs: {error}")
             return
         if code == 0:
-            self._accept(runs)
-            for run in runs:
-                run.wait("Slurm has accepted it")
-            self._size = min(2 * self._size, MAX_ELEMENTS)
+            self._accept([run])
+            run.wait("Slurm has accepted it")
             return
         if UNREACHABLE.search(text):
             self._postpone("Slurm's controller does not answer")
             return
-        for run in runs:
-            run.is_unsure = False
-        if LIMIT.search(text) and len(runs) > 1:
-            self._size = len(runs) // 2  # the limit may permit some of them
-        elif SUBMIT_LIMIT.search(text) or (LIMIT.search(text) and self._has_others()):
+        run.is_unsure = False
+        if SUBMIT_LIMIT.search(text) or (LIMIT.search(text) and self._has_others()):
             reason = f"your limit of submitted jobs at Slurm is reached ({message_of(text)})"
             self._postpone(reason, LIMIT_SECONDS)
         else:
-            ended = Exit(failure=in_thread(self._refused, text), seconds=0.0)
-            for run in runs:
-                run.state = ended
-
-    def _arguments(self, runs: Sequence[Run[SlurmJob]]) -> list[str]:
-        """Return the arguments of `sbatch` for runs of one group: those of an array if there are several."""
-        submissions = [_submission(run) for run in runs]
-        if len(runs) > 1 and not submissions[0].element:
-            number(submissions)
-            for run in runs:
-                run.comment = self._comment(run.folder, run.number, run.submission.element)
-            in_thread(save, runs)
-        first, folder = submissions[0], runs[0].folder
-        if not first.element:
-            return [*first.arguments, *own_arguments(folder, runs[0].comment)]
-        elements = {submission.index: run.folder for submission, run in zip(submissions, runs, strict=True)}
-        script = folder / f"array-{SlurmSubmission.SCRIPT}"
-        return [*first.arguments, *array_arguments(elements, self._mark + first.array, script)]
-
-    def _array_size(self) -> int:
-        """Return the largest number of jobs to submit together; raises Unreachable."""
-        if self._max_array_size is None:
-            self._max_array_size = array_limit(in_thread(ask, self._commands, "scontrol", "show", "config"))
-        return max(1, min(self._size, self._max_array_size))
+            run.state = Exit(failure=in_thread(self._refused, text), seconds=0.0)
 
     def _has_others(self) -> bool:
         """Whether this user has other jobs, the end of which may permit more."""
@@ -190,26 +151,24 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
     def _waiting(self, run: Run[SlurmJob], job: SlurmJob) -> Waiting:
         if _may_start_again(run, job):
             with contextlib.suppress(CommandFailed):
-                self._run_command("scontrol", "release", job.name)
+                self._run_command("scontrol", "release", str(job.id))
         is_known = job.start is not None and job.start < time.time() + MAX_WAIT_SECONDS
-        reason = reason_in_words(job.reason, job.name, has_begun=bool(run.phase))
+        reason = reason_in_words(job.reason, str(job.id), has_begun=bool(run.phase))
         return Waiting(reason, job.start if is_known else None)
 
     def _cancel(self, gently: Sequence[Listed[SlurmJob]], at_once: Sequence[Listed[SlurmJob]]) -> None:
-        killed = [job.own_name for _, job in at_once if not job.is_pending]
-        pending = [job.name for _, job in (*gently, *at_once) if job.is_pending]
-        # Without further options, with which Slurm takes a pending element for its whole array.
+        killed = [str(job.id) for _, job in at_once if not job.is_pending]
+        pending = [str(job.id) for _, job in (*gently, *at_once) if job.is_pending]
         if pending or killed:
             self._scancel(*pending, *killed)
         if killed:
             self._scancel("--signal=KILL", "--full", *killed)
-        # Without a signal, Slurm would kill a task that needs longer to save its state. A job whose array has pending
-        # elements can be signaled only by its step.
-        if stopped := [job.step for _, job in gently if not job.is_pending]:
+        # Without a signal, Slurm would kill a task that needs longer to save its state.
+        if stopped := [str(job.id) for _, job in gently if not job.is_pending]:
             self._scancel("--signal=TERM", *stopped)
 
     def _discard(self, jobs: Sequence[SlurmJob]) -> None:
-        if active := [job.name for job in jobs if job.is_active]:
+        if active := [str(job.id) for job in jobs if job.is_active]:
             self._scancel(*active)
 
     def _end_of(self, run: Run[SlurmJob], job: SlurmJob) -> Exit | None:
@@ -223,16 +182,11 @@ class SlurmExecutor(QueueExecutor[SlurmJob]):
         state += f" ({job.reason})" if job.reason != "None" else ""
         return Exit(
             failure=Failure(
-                f"Slurm job {job.name} ended without a result: {state}.",
+                f"Slurm job {job.id} ended without a result: {state}.",
                 f"The end of {batch.LOG_FILE} in its folder may show why. The check of the compute target shows "
                 "whether the nodes share the jobs folder and Python.",
             )
         )
-
-    def _is_canceled(self, run: Run[SlurmJob], listing: Listing[SlurmJob]) -> bool:
-        # Slurm keeps no record of a pending element that was canceled, but of the array.
-        array = self._mark + _submission(run).array
-        return array != self._mark and any(comment.startswith(array) for comment in listing.jobs)
 
     def _run_command(self, *command: str) -> tuple[int, str]:
         return in_thread(self._commands.run, *command)
@@ -248,8 +202,3 @@ def _may_start_again(run: Run[SlurmJob], job: SlurmJob) -> bool:
     """Count a failure of a node to start the program; return whether to try again."""
     run.failed_starts += job.failed_to_launch
     return job.failed_to_launch and run.failed_starts <= MAX_FAILED_STARTS
-
-
-def _submission(run: Run[SlurmJob]) -> SlurmSubmission:
-    assert isinstance(run.submission, SlurmSubmission)
-    return run.submission

@@ -12,49 +12,26 @@ from digits.runtime.executors.commands import CommandFailed, Commands
 from digits.runtime.executors.queue_executor import Listing, Unreachable
 from digits.runtime.executors.slurm.words import LAUNCH_FAILURES, message_of
 
-# Id, id of its record, state, reason, expected start and comment.
-_FORMAT = "%i|%A|%T|%r|%S|%k"
+# Id, state, reason, expected start and comment.
+_FORMAT = "%i|%T|%r|%S|%k"
 _PENDING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED"}
 _ENDED = {
     "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
     "TIMEOUT",
 }  # fmt: skip
-# Of a job, or of an element of an array.
-_ID = re.compile(r"(\d+)(?:_(\d+))?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class SlurmJob:
-    """A job in the queue, or one that ended minutes ago. ``start`` is its start or expected start as a Unix time.
-
-    An element of an array has the ``id`` of the array and an ``index``, which is also the end of its ``comment``. When
-    it starts, it gets a ``record`` with another id, except the last element.
-    """
+    """A job in the queue, or one that ended minutes ago. ``start`` is its start or expected start as a Unix time."""
 
     id: int
-    index: int | None
-    record: int
     state: str
     reason: str
     start: float | None
     comment: str
 
     attempt: ClassVar[int] = 0
-
-    @property
-    def name(self) -> str:
-        """The id in Slurm's commands."""
-        return str(self.id) if self.index is None else f"{self.id}_{self.index}"
-
-    @property
-    def own_name(self) -> str:
-        """The id of a job that has started, also in commands that take the name of an element for its whole array."""
-        return self.name if self.record == self.id else str(self.record)
-
-    @property
-    def step(self) -> str:
-        """The id of its program on the nodes."""
-        return f"{self.own_name}.0"
 
     @property
     def is_active(self) -> bool:
@@ -85,8 +62,7 @@ class Queue:
     def list_jobs(self) -> Listing[SlurmJob]:
         """List the jobs; raises Unreachable. A job whose line has not changed is the same object as before."""
         listing: Listing[SlurmJob] = Listing(time.monotonic())
-        # By default, the pending elements of an array share a line, with the reasons of all of them.
-        command = ("squeue", "--me", "--array", "--noheader", "--states=all", f"--format={_FORMAT}")
+        command = ("squeue", "--me", "--noheader", "--states=all", f"--format={_FORMAT}")
         lines = ask(self._commands, *command).splitlines()
         found = {line: self._known.get(line) or parse(line, self._mark) for line in lines}
         jobs = [job for job in found.values() if job]
@@ -119,23 +95,14 @@ def parse(line: str, mark: str) -> SlurmJob | None:
 
     Raises Unreachable for a line with a comment that begins with ``mark`` but no id of a single job.
     """
-    fields = line.strip().split("|", 5)
-    known = _ID.fullmatch(fields[0])
-    if known is None or len(fields) < 6 or not fields[1].isdecimal():
-        if len(fields) == 6 and fields[5].startswith(mark):
+    fields = line.strip().split("|", 4)
+    if not re.fullmatch(r"\d+", fields[0], re.ASCII) or len(fields) < 5:
+        if len(fields) == 5 and fields[4].startswith(mark):
             raise Unreachable(f"squeue printed a line that cannot be read: {line.strip()[:200]}")
         return None
-    _, record, state, reason, when, comment = fields
+    id, state, reason, when, comment = fields
     start = float(when) if when.isdecimal() else None
-    index = None if known[2] is None else int(known[2])
-    comment = comment if index is None else f"{comment}:{index}"
-    return SlurmJob(int(known[1]), index, int(record), state, reason, start, comment)
-
-
-def array_limit(config: str) -> int:
-    """Return how many elements an array may have, from what ``scontrol show config`` prints."""
-    found = re.findall(r"(?:^MaxArraySize *= *|\bmax_array_tasks=)(\d+)", config, re.MULTILINE)
-    return min(map(int, found), default=1)
+    return SlurmJob(int(id), state, reason, start, comment)
 
 
 def command_environment(variables: Mapping[str, str]) -> dict[str, str]:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from digits.core import files
 from digits.core.job import DeviceRequest
-from digits.runtime.executors.queue_executor import ARRAYS, Submission
+from digits.runtime.executors.queue_executor import Submission
 from digits.runtime.executors.slurm import batch
 
 # Time between the warning before the time limit and the limit, in seconds. Slurm checks every 30 s.
@@ -55,23 +53,6 @@ class SlurmSubmission(Submission, kw_only=True):
         submission.save(folder)
         return submission
 
-    @property
-    def array(self) -> str:
-        """The name of the array that it is part of; empty if there is none."""
-        return self.element.rpartition(":")[0]
-
-    @property
-    def index(self) -> int:
-        """The number in the array."""
-        return int(self.element.rpartition(":")[2])
-
-
-def number(submissions: Sequence[SlurmSubmission]) -> None:
-    """Make ``submissions`` the elements of a new array."""
-    token = secrets.token_hex(8)
-    for index, submission in enumerate(submissions):
-        submission.element = f"{ARRAYS}{token}:{index}"
-
 
 def own_arguments(folder: Path, comment: str) -> list[str]:
     """Return the arguments of `sbatch` for the task in ``folder`` alone, after those that do not depend on it."""
@@ -82,32 +63,6 @@ def own_arguments(folder: Path, comment: str) -> list[str]:
         f"--chdir={folder}",
         f"--output={log_file}",
         str(folder / SlurmSubmission.SCRIPT),
-    ]
-
-
-def array_arguments(elements: Mapping[int, Path], comment: str, script: Path) -> list[str]:
-    """Write the ``script`` of an array, and return the arguments of `sbatch` for it; raises OSError.
-
-    ``elements`` are the folders of the tasks by their indexes. Slurm copies the script when it accepts the array.
-    """
-    cases = [f"{index}) cd {shlex.quote(str(folder))} ;;" for index, folder in elements.items()]
-    lines = [
-        "#!/bin/sh",
-        "trap '' TERM",
-        'case "$SLURM_ARRAY_TASK_ID" in',
-        *cases,
-        "esac || exit",  # the job was deleted
-        f"exec /bin/sh {SlurmSubmission.SCRIPT} >>{batch.LOG_FILE} 2>&1",
-        "",
-    ]
-    files.write_bytes(script, "\n".join(lines).encode(), durable=False)
-    return [
-        f"--array={','.join(map(str, elements))}",
-        f"--job-name=digits-{comment.rpartition('/')[2]}",
-        f"--comment={comment}",
-        "--chdir=/",
-        "--output=/dev/null",
-        str(script),
     ]
 
 

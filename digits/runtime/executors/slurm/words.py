@@ -43,7 +43,6 @@ _REASONS = {
     "BeginTime": "it may not begin before a set time",
     "Cleaning": "Slurm is ending its previous attempt",
     "Dependency": "it depends on another Slurm job",
-    "JobArrayTaskLimit": "as many jobs of its array run as may run at the same time",
     "JobHeldUser": "it is held: release it with scontrol release {id}",
     "JobHeldAdmin": "an administrator holds it",
     _HELD: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",

@@ -1,4 +1,4 @@
-"""Slurm's commands as `SlurmExecutor` uses them for many jobs: arrays, limits, and the text of `squeue`."""
+"""`SlurmExecutor` on stand-ins for Slurm's commands: many jobs, limits, and the text of `squeue`."""
 
 from __future__ import annotations
 
@@ -18,23 +18,20 @@ from digits.core.status import Status
 from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE
 from digits.runtime.executors.queue_executor import Unreachable
 from digits.runtime.executors.slurm.executor import MAX_FAILED_STARTS, SlurmExecutor
-from digits.runtime.executors.slurm.queue import SlurmJob, array_limit, parse
+from digits.runtime.executors.slurm.queue import SlurmJob, parse
 from tests.runtime.executors.cluster_jobs import ClusterServer, message
 from tests.runtime.toy_jobs import ToyJob
 
-CONFIG = "MaxArraySize            = {}\nSchedulerParameters     = bf_interval=1,max_array_tasks={}\n"
-
 
 class FakeSlurm:
-    """Answers the commands of Slurm. ``limit`` is that of submitted jobs, ``sizes`` those of the accepted arrays."""
+    """Answers the commands of Slurm. ``limit`` is that of submitted jobs, ``submitted`` counts them."""
 
     def __init__(self) -> None:
-        self.limit = self.max_array_size = 10_000
+        self.limit = 10_000
         self.is_up = True
         self.state = "PENDING|Priority"  # of new jobs
-        self.sizes: list[int] = []
+        self.submitted = 0
         self.lines: dict[str, str] = {}
-        self.canceled: list[str] = []
         self.cancellations: list[list[str]] = []  # the arguments of each command
 
     def run(self, *command: str) -> tuple[int, str]:
@@ -43,39 +40,28 @@ class FakeSlurm:
         name, *arguments = command
         known: dict[str, Callable[[list[str]], tuple[int, str]]] = {
             "sbatch": self._sbatch,
-            "squeue": lambda _: (0, "\n".join([*self.lines.values(), *self.canceled])),
+            "squeue": lambda _: (0, "\n".join(self.lines.values())),
             "scancel": self._scancel,
-            "scontrol": lambda _: (0, CONFIG.format(self.max_array_size, self.max_array_size)),
         }
         return known[name](arguments)
 
     def close(self) -> None: ...
 
     def _sbatch(self, arguments: list[str]) -> tuple[int, str]:
-        options = dict(re.findall(r"--([a-z-]+)=(.*)", "\n".join(arguments)))
-        indexes = options["array"].split(",") if "array" in options else [None]
-        if len(self.lines) + len(indexes) > self.limit:
-            return (
-                1,
-                "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: "
-                + ("Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"),
+        if len(self.lines) >= self.limit:
+            return 1, (
+                "sbatch: error: QOSMaxSubmitJobPerUserLimit\nsbatch: error: Batch job submission failed: Job violates "
+                "accounting/QOS policy (job submit limit, user's size and/or time limits)"
             )
-        assert "array" not in options or len(indexes) <= self.max_array_size
-        self.sizes.append(len(indexes))
-        number = len(self.sizes)
-        for index in indexes:
-            name = str(number) if index is None else f"{number}_{index}"
-            self.lines[name] = f"{name}|{number}|{self.state}|N/A|{options['comment']}"
-        return 0, f"{number}\n"
+        self.submitted += 1
+        (comment,) = (option for option in arguments if option.startswith("--comment="))
+        self.lines[str(self.submitted)] = f"{self.submitted}|{self.state}|N/A|{comment.partition('=')[2]}"
+        return 0, f"{self.submitted}\n"
 
     def _scancel(self, arguments: list[str]) -> tuple[int, str]:
         self.cancellations.append(arguments)
         for name in arguments:
-            assert not name.startswith("-"), "further options cancel the whole array"
-            line = self.lines.pop(name, None)
-            number, _, index = name.partition("_")
-            if line and index and not any(other.startswith(f"{number}_") for other in self.lines):
-                self.canceled.append(f"{number}|{number}|CANCELLED|None|N/A|{line.rpartition('|')[2]}")
+            self.lines.pop(name, None)
         return 0, ""
 
 
@@ -110,8 +96,6 @@ def slurm_name(job: ToyJob) -> str:
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     monkeypatch.setattr("digits.runtime.executors.slurm.executor.LIMIT_SECONDS", 0.0)
-    # Other programs may keep the disk busy.
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.GATHER_SECONDS", 1.0)
     return FakeSlurm()
 
 
@@ -122,43 +106,6 @@ def server(tmp_path: Path, slurm: FakeSlurm, caplog: pytest.LogCaptureFixture) -
     assert "unexpected error" not in caplog.text
 
 
-def test_a_sweep_is_one_array(server: FakeServer, slurm: FakeSlurm) -> None:
-    jobs = server.sweep(30, "hangs")
-    other = server.run("hangs", minutes=7)
-    server.wait(lambda: server.are_in_queue([*jobs, other]))
-    assert sorted(slurm.sizes) == [1, 30]
-    reason = "other jobs are before it in the queue (Slurm job {}: Priority)"
-    assert {job.waiting_for for job in [*jobs, other]} == {reason.format(name) for name in slurm.lines}
-
-
-def test_an_array_may_be_canceled_in_the_queue(server: FakeServer, slurm: FakeSlurm) -> None:
-    jobs = server.sweep(3, "hangs")
-    other = server.run("hangs", minutes=7)
-    server.wait(lambda: server.are_in_queue([*jobs, other]))
-    for job in jobs:
-        server.scheduler.abort(job)
-        assert server.wait_for_end(job) is Status.ABORT
-    assert slurm.canceled
-    wait_for_listings(server, 2)
-    assert server.are_in_queue([other])
-
-
-def test_an_array_has_at_most_the_size_that_the_cluster_permits(server: FakeServer, slurm: FakeSlurm) -> None:
-    slurm.max_array_size = 8
-    jobs = server.sweep(20, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
-    assert slurm.sizes == [8, 8, 4]
-
-
-def test_a_cluster_without_arrays_gets_single_jobs(server: FakeServer, slurm: FakeSlurm) -> None:
-    slurm.max_array_size = 0
-    jobs = server.sweep(3, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
-    assert slurm.sizes == [1, 1, 1] and all(
-        "_" not in line.partition("|")[0] for line in slurm.lines.values()
-    )
-
-
 def test_a_job_that_no_node_can_start_is_submitted_again_until_it_fails(
     server: FakeServer, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,7 +113,7 @@ def test_a_job_that_no_node_can_start_is_submitted_again_until_it_fails(
     slurm.state = "FAILED|JobLaunchFailure"
     job = server.run("hangs")
     server.wait(lambda: job.status is Status.ERROR)
-    assert len(slurm.sizes) == 1 + MAX_FAILED_STARTS
+    assert slurm.submitted == 1 + MAX_FAILED_STARTS
     assert "ended without a result: failed (JobLaunchFailure)" in message(job)
 
 
@@ -196,19 +143,10 @@ def test_a_limit_that_others_use_up_is_waited_for_too(server: FakeServer, slurm:
     server.wait(lambda: server.are_in_queue([job]))
 
 
-def test_stopped_elements_leave_the_others_in_the_queue(server: FakeServer, slurm: FakeSlurm) -> None:
-    jobs = server.sweep(6, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
-    left = [name for name in slurm.lines if name != slurm_name(jobs[2])]
-    server.scheduler.abort(jobs[2])
-    assert server.wait_for_end(jobs[2]) is Status.ABORT
-    assert list(slurm.lines) == left and len(left) == 5 and slurm.sizes == [6]
-
-
 def test_jobs_that_are_stopped_together_are_canceled_by_one_command(
     server: FakeServer, slurm: FakeSlurm
 ) -> None:
-    jobs = [server.run("hangs", minutes=number + 1) for number in range(5)]
+    jobs = server.sweep(5, "hangs")
     server.wait(lambda: server.are_in_queue(jobs))
     names = {slurm_name(job) for job in jobs}
     for job in jobs:
@@ -220,27 +158,17 @@ def test_jobs_that_are_stopped_together_are_canceled_by_one_command(
     assert all(server.cluster.clear(job.folder) for job in jobs)
 
 
-def test_an_element_that_is_canceled_in_the_queue_is_not_submitted_again(
-    server: FakeServer, slurm: FakeSlurm
-) -> None:
-    """Slurm keeps no record of it."""
-    jobs = server.sweep(3, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
-    del slurm.lines[slurm_name(jobs[1])]
-    assert server.wait_for_end(jobs[1]) is Status.ABORT
-    assert message(jobs[1]).startswith("The job was canceled in Slurm, not here.") and slurm.sizes == [3]
-
-
-def test_a_forgotten_array_is_submitted_again_once(server: FakeServer, slurm: FakeSlurm) -> None:
-    jobs = server.sweep(3, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
+def test_a_forgotten_job_is_submitted_again_once(server: FakeServer, slurm: FakeSlurm) -> None:
+    job = server.run("hangs")
+    server.wait(lambda: server.are_in_queue([job]))
     slurm.lines.clear()
-    server.wait(lambda: slurm.sizes == [3, 3])
-    server.wait(lambda: all("Slurm job 2_" in job.waiting_for for job in jobs))
+    server.wait(lambda: "Slurm job 2:" in job.waiting_for)
+    wait_for_listings(server, 3)
+    assert slurm.submitted == 2
 
 
 @pytest.mark.integration
-def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm) -> None:
+def test_a_restarted_server_finds_each_job(tmp_path: Path, slurm: FakeSlurm) -> None:
     server = FakeServer(tmp_path / "jobs", slurm)
     jobs = server.sweep(5, "hangs")
     server.wait(lambda: server.are_in_queue(jobs))
@@ -249,7 +177,7 @@ def test_a_restarted_server_finds_each_element(tmp_path: Path, slurm: FakeSlurm)
         found = [again.store.get(job.id, ToyJob) for job in jobs]
         again.wait(lambda: again.are_in_queue(found))
         assert [job.waiting_for for job in found] == [job.waiting_for for job in jobs]
-        assert slurm.sizes == [5]
+        assert slurm.submitted == 5
 
 
 @pytest.mark.integration
@@ -271,16 +199,16 @@ def test_a_run_whose_server_was_killed_during_its_submission_is_interrupted_by_i
     with FakeServer(tmp_path / "jobs", slurm) as server:
         found = server.store.get(job.id, ToyJob)
         wait_for_listings(server, 2)
-        assert slurm.sizes == [1]
+        assert slurm.submitted == 1
         slurm.lines = {
             name: line.replace("RUNNING|None", "TIMEOUT|TimeLimit") for name, line in slurm.lines.items()
         }
-        server.wait(lambda: len(slurm.sizes) == 2 or not found.status.is_running)
+        server.wait(lambda: slurm.submitted == 2 or not found.status.is_running)
         assert found.status.is_running, message(found)
 
 
 @pytest.mark.integration
-def test_elements_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
+def test_jobs_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
     tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a crash of its controller. They get some time to end, also if the server starts again."""
@@ -291,9 +219,9 @@ def test_elements_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
         end(*jobs)
         server.wait(lambda: not any(job.status.is_running for job in jobs))
         others = {
-            "8_0": f"8_0|9|RUNNING|None|N/A|{server.slurm._mark}array/another",
-            "9_1": "9_1|10|RUNNING|None|N/A|digits:another:array/1",
-            "11": "11|11|RUNNING|None|N/A|(null)",
+            "8": f"8|RUNNING|None|N/A|{server.slurm._mark}gone/toy:1",
+            "9": "9|RUNNING|None|N/A|digits:another:job/toy:1",
+            "11": "11|RUNNING|None|N/A|(null)",
         }
         slurm.lines |= others
         wait_for_listings(server, 3)
@@ -374,36 +302,27 @@ def test_the_reason_changes_with_the_queue(server: FakeServer, slurm: FakeSlurm)
 
 # Printed by Slurm 22.05.
 LISTED = """\
-7_4|7|PENDING|Resources|1827251752|digits:8bea9506:array/ddfadb9d00e94f67
-7_5|7|PENDING|Priority|N/A|digits:8bea9506:array/ddfadb9d00e94f67
-7_0|8|RUNNING|None|1795715152|digits:8bea9506:array/ddfadb9d00e94f67
-1|1|COMPLETED|None|1795715052|digits:8bea9506:20261126-174021-9b9299/train:1
-2|2|CANCELLED|Resources|1795715053|(null)
+4|PENDING|Resources|1827251752|digits:8bea9506:20261126-174021-9b9299/train:1
+3|PENDING|Priority|N/A|digits:8bea9506:20261126-174021-9b9299/evaluate:1
+2|CANCELLED|Resources|1795715053|(null)
 """
 
 
 def test_the_lines_of_squeue() -> None:
-    jobs = [parse(line, "digits:8bea9506:") for line in LISTED.splitlines()]
-    array = "digits:8bea9506:array/ddfadb9d00e94f67"
-    assert jobs == [
-        SlurmJob(7, 4, 7, "PENDING", "Resources", 1827251752.0, f"{array}:4"),
-        SlurmJob(7, 5, 7, "PENDING", "Priority", None, f"{array}:5"),
-        SlurmJob(7, 0, 8, "RUNNING", "None", 1795715152.0, f"{array}:0"),
-        SlurmJob(
-            1, None, 1, "COMPLETED", "None", 1795715052.0, "digits:8bea9506:20261126-174021-9b9299/train:1"
-        ),
-        SlurmJob(2, None, 2, "CANCELLED", "Resources", 1795715053.0, "(null)"),
+    job = "digits:8bea9506:20261126-174021-9b9299"
+    assert [parse(line, "digits:8bea9506:") for line in LISTED.splitlines()] == [
+        SlurmJob(4, "PENDING", "Resources", 1827251752.0, f"{job}/train:1"),
+        SlurmJob(3, "PENDING", "Priority", None, f"{job}/evaluate:1"),
+        SlurmJob(2, "CANCELLED", "Resources", 1795715053.0, "(null)"),
     ]
-    assert [job.name for job in jobs if job] == ["7_4", "7_5", "7_0", "1", "2"]
-    assert [job.own_name for job in jobs if job] == ["7_4", "7_5", "8", "1", "2"]
     assert parse("slurm_load_jobs error: Unable to contact slurm controller", "digits:") is None
 
 
-@pytest.mark.parametrize("name", ["4_[0,5,10,15,20,25,30,35,40,45,", "4_[0-9%3]", "4+1", "x"])
+@pytest.mark.parametrize("name", ["4_[0-9%3]", "4+1", "x"])
 def test_a_line_of_ours_without_a_single_job_is_not_taken_for_a_missing_job(name: str) -> None:
     with pytest.raises(Unreachable, match="cannot be read"):
-        parse(f"{name}|4|PENDING|Priority|N/A|digits:array/1", "digits:")
-    assert parse(f"{name}|4|PENDING|Priority|N/A|another program", "digits:") is None
+        parse(f"{name}|PENDING|Priority|N/A|digits:array/1", "digits:")
+    assert parse(f"{name}|PENDING|Priority|N/A|another program", "digits:") is None
 
 
 WORDS = st.text(st.characters(blacklist_characters="|", blacklist_categories=["C", "Z"]), max_size=20)
@@ -411,28 +330,17 @@ WORDS = st.text(st.characters(blacklist_characters="|", blacklist_categories=["C
 
 @given(
     number=st.integers(1, 2**31),
-    index=st.none() | st.integers(0, 4_000_000),
     state=WORDS,
     reason=WORDS,
     start=st.none() | st.integers(0, 2**33),
     comment=st.text(st.characters(blacklist_categories=["C", "Z"]), min_size=1),
 )
-def test_each_line_is_read(
-    number: int, index: int | None, state: str, reason: str, start: int | None, comment: str
-) -> None:
-    name = str(number) if index is None else f"{number}_{index}"
-    job = parse(f"{name}|7|{state}|{reason}|{'N/A' if start is None else start}|{comment}\n", "digits:")
-    end = "" if index is None else f":{index}"
-    assert job == SlurmJob(number, index, 7, state, reason, start, comment + end) and job.name == name
+def test_each_line_is_read(number: int, state: str, reason: str, start: int | None, comment: str) -> None:
+    job = parse(f"{number}|{state}|{reason}|{'N/A' if start is None else start}|{comment}\n", "digits:")
+    assert job == SlurmJob(number, state, reason, start, comment)
 
 
 @given(st.text())
 def test_other_text_is_no_job(text: str) -> None:
     if not re.match(r"\s*\d", text):
         assert parse(text, "digits:") is None
-
-
-def test_the_size_of_arrays_is_read_from_the_configuration() -> None:
-    assert array_limit(CONFIG.format(1001, 500)) == 500
-    assert array_limit("MaxArraySize            = 0\n") == 0
-    assert array_limit("") == 1
