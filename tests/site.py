@@ -277,7 +277,7 @@ class Site:
             predictions[::2] = np.roll(predictions[::2], 1, axis=1)
             np.save(path, predictions)
         query = f"first={other}&second={model}"
-        body = self.json(f"/models/compare.json?{query}")
+        body = self.json(f"/models/compare.json?{query}")["pair"]
         return body, self.get(f"/models/compare?{query}").text
 
     def close(self) -> None:

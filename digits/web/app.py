@@ -32,7 +32,7 @@ from digits.web.datasets import downloads, uploads, versions
 from digits.web.datasets import views as dataset_views
 from digits.web.datasets.health import health
 from digits.web.digits6 import batches, generic
-from digits.web.evaluations import comparison, results
+from digits.web.evaluations import comparison
 from digits.web.evaluations.embeddings import embeddings
 from digits.web.evaluations.evaluation import evaluation
 from digits.web.jobs import serializers
@@ -154,7 +154,6 @@ def create_app(
         check_views,
         pretrained,
         serving_views,
-        results,
         augmentation,
         compute_views,
         inference,

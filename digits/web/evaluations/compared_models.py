@@ -1,9 +1,10 @@
-"""Compare models: metrics of the best snapshots, size, time, memory and differing settings."""
+"""Models side by side: their metrics, size, time and memory, the best of each, and the settings that differ."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import humanize
@@ -11,15 +12,14 @@ import msgspec
 from flask import url_for
 
 from digits.core.files import UnreadableFile
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
-from digits.data.models import evaluation as evaluations
-from digits.kinds.views import curve_labels, format_number
+from digits.data.models.evaluation import Evaluation
+from digits.kinds.views import Views, curve_labels, format_number
 from digits.web.jobs import serializers
 from digits.web.models.settings_description import describe_settings, known
-from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
-from digits.web.resources.evaluations import Difference, ModelFacts
+from digits.web.resources.evaluations import Difference, ModelFacts, ProductionName
 from digits.web.services import services
 from digits.web.template_filters import duration
 
@@ -29,106 +29,117 @@ MAX_METRICS = 16
 # With more models, their curves would be hard to distinguish.
 MAX_MODELS = 10
 NONE = "–"
-_COSTS: dict[str, tuple[str, Callable[[Any], str]]] = {
-    "parameters": ("Parameters", lambda value: f"{value:,}"),
-    "flops": ("Operations per image", lambda value: humanize.metric(value, "FLOP")),
-    "seconds": ("Training time", duration),
-    "peak_memory": ("Peak memory", humanize.naturalsize),
-    "peak_gpu_memory": ("Peak GPU memory", humanize.naturalsize),
-    "milliseconds": ("Evaluation time per image", lambda value: f"{format_number(value)} ms"),
-}
 
 
-def facts(job: ModelJob) -> ModelFacts:
-    """Return the numbers of a model."""
+@dataclass(frozen=True)
+class Column:
+    """A column of a table of models: a metric or a cost. ``best`` is the cell of the best model, if there is one."""
+
+    name: str
+    title: str
+    words: Callable[[Any], str]
+    is_lower_better: bool = True
+    is_cost: bool = False
+    best: str = ""
+
+    def value(self, model: ModelFacts) -> Any:
+        """Return the value of a model; None if it is unknown."""
+        return getattr(model, self.name) if self.is_cost else model.metrics.get(self.name)
+
+    def cell(self, model: ModelFacts) -> str:
+        value = self.value(model)
+        return NONE if value is None else self.words(value)
+
+    def with_best(self, models: Sequence[ModelFacts]) -> Column:
+        """Return the column with the best of ``models``, unless several are displayed alike."""
+        values = [value for model in models if (value := self.value(model)) is not None]
+        if len(values) < 2:
+            return self
+        cells = [self.words(value) for value in values]
+        best = cells[values.index((min if self.is_lower_better else max)(values))]
+        return replace(self, best=best) if cells.count(best) == 1 else self
+
+
+COSTS = [
+    Column(name, title, words, is_cost=True)
+    for name, title, words in (
+        ("milliseconds", "Time per record", lambda value: f"{format_number(value)} ms"),
+        ("parameters", "Parameters", humanize.intcomma),
+        ("flops", "Operations per record", lambda value: humanize.metric(value, "FLOP")),
+        ("seconds", "Training time", duration),
+        ("peak_memory", "Peak memory", humanize.naturalsize),
+        ("peak_gpu_memory", "Peak GPU memory", humanize.naturalsize),
+    )
+]
+
+
+def facts(
+    job: ModelJob,
+    metrics: Mapping[str, float],
+    epoch: float | None,
+    evaluated: Evaluation | None,
+    *,
+    has_snapshot: bool,
+) -> ModelFacts:
+    """Return the numbers of a model, with its ``metrics`` at an ``epoch``; ``evaluated`` measured its time."""
     state = services().scheduler.task_state(job, job.tasks[0])
-    snapshot = in_thread(job.snapshots).default
-    results = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
-    measured = next((item for item in results if item.records), None)
     flops = (state.result or {}).get("flops")
     return describe(
         ModelFacts,
         job,
+        url=serializers.job_url(job),
         status=job.status.title,
         dataset=serializers.row(job).dataset_name,
-        epoch=snapshot.epoch if snapshot else None,
-        metrics=dict(snapshot.metrics) if snapshot and snapshot.metrics else state.metrics.last_values(),
+        evaluation_url=url_for("evaluation.show", job_id=job.id, name=evaluated.name) if evaluated else None,
+        is_evaluating=services().background["evaluation"].state(job.id) is not None,
+        epoch=epoch,
+        has_snapshot=has_snapshot,
+        production=[
+            ProductionName(name, found.epoch) for name, found in services().production.of(job.id).items()
+        ],
+        metrics=dict(metrics),
+        milliseconds=evaluated.milliseconds if evaluated else None,
         parameters=state.parameters,
         flops=flops if isinstance(flops, int) else None,
         seconds=None if job.is_imported else job.elapsed,
         peak_memory=state.peak_memory or None,
         peak_gpu_memory=state.peak_gpu_memory or None,
-        milliseconds=measured.milliseconds if measured else None,
     )
 
 
-def datasets(jobs: Sequence[ModelJob]) -> list[str]:
-    """Return the names of the datasets of the models, if these are different ones."""
-    names = {job.dataset_id: serializers.row(job).dataset_name or job.dataset_id or NONE for job in jobs}
-    return list(names.values()) if len(names) > 1 else []
-
-
-def table(jobs: Sequence[ModelJob], facts: Sequence[ModelFacts]) -> list[dict[str, Any]]:
-    """Return the table rows for the `facts` of ``jobs``: title, formatted values, and which one is the best.
+def columns(models: Sequence[ModelFacts], views: Callable[[ModelFacts], Views[Any]]) -> list[Column]:
+    """Return the columns of a table of ``models``: their metrics, as ``views`` of a model describe them, and costs.
 
     No value is the best if the models have different datasets.
     """
-    marks_best = not datasets(jobs)
-    rows = [
-        {"title": "Status", "values": [item.status for item in facts]},
-        {"title": "Dataset", "values": [item.dataset or NONE for item in facts]},
-        {
-            "title": "Best epoch",
-            "values": [NONE if item.epoch is None else epoch_label(item.epoch) for item in facts],
-        },
-    ]
-    names = dict.fromkeys(name for item in facts for name in item.metrics if "/" not in name)
-    for name in list(names)[:MAX_METRICS]:
-        values = [item.metrics.get(name) for item in facts]
-        # A model of another kind does not know the unit.
-        views = serializers.job_views(
-            next(job for job, item in zip(jobs, facts, strict=True) if name in item.metrics)
-        )
-        metric = views.metric(name)
-        words = [NONE if value is None else metric.format(value) for value in values]
-        rows.append(_row(metric.title, values, words, views.lower_is_better(name), marks_best=marks_best))
-    for name, (title, in_words) in _COSTS.items():
-        values = [getattr(item, name) for item in facts]
-        if name != "peak_gpu_memory" or any(values):
-            words = [NONE if value is None else in_words(value) for value in values]
-            rows.append(_row(title, values, words, is_lower_better=True, marks_best=marks_best))
-    return rows
+    first: dict[str, ModelFacts] = {}  # a model of another kind does not know the unit
+    for model in models:
+        for name in model.metrics:
+            first.setdefault(name, model)
+    found = []
+    for name in [name for name in first if "/" not in name][:MAX_METRICS]:
+        of_model = views(first[name])
+        metric = of_model.metric(name)
+        found.append(Column(name, metric.title, metric.format, of_model.lower_is_better(name)))
+    found += [cost for cost in COSTS if any(map(cost.value, models))]
+    return found if datasets(models) else [column.with_best(models) for column in found]
 
 
-def _row(
-    title: str,
-    values: Sequence[float | None],
-    words: Sequence[str],
-    is_lower_better: bool,
-    *,
-    marks_best: bool,
-) -> dict[str, Any]:
-    known = [value for value in values if value is not None]
-    best = (min if is_lower_better else max)(known) if marks_best and len(known) > 1 else None
-    is_best = [best is not None and value == best for value in values]
-    # If several values are displayed alike, none of them is marked as the best.
-    shown = words[is_best.index(True)] if any(is_best) else NONE
-    return {
-        "title": title,
-        "values": words,
-        "best": [chosen and words.count(shown) == 1 for chosen in is_best],
-    }
+def datasets(models: Sequence[ModelFacts]) -> list[str]:
+    """Return the names of the datasets of the models, if these are different ones."""
+    names = {model.dataset_id: model.dataset or model.dataset_id or NONE for model in models}
+    return list(names.values()) if len(names) > 1 else []
 
 
-def shown_differences(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
-    """Return the table rows of the settings that differ, in words."""
+def shown_differences(jobs: Sequence[ModelJob]) -> list[Difference]:
+    """Return the settings that differ, in words."""
     described = [_describe(job) for job in jobs]
     titles = dict.fromkeys(title for each in described for title in each)
-    rows = [{"title": title, "values": [each.get(title, NONE) for each in described]} for title in titles]
-    rows = [row for row in rows if len(set(row["values"])) > 1]
+    rows = [Difference(title, [each.get(title, NONE) for each in described]) for title in titles]
+    rows = [row for row in rows if len(set(row.values)) > 1]
     codes = next((item.values for item in differences(jobs) if item.name == "network"), [])
     letters = dict(zip(dict.fromkeys(codes), "ABCDEFGHIJ", strict=False))
-    return [*rows, {"title": "Network code", "values": [letters[code] for code in codes]}] if codes else rows
+    return [*rows, Difference("Network code", [letters[code] for code in codes])] if codes else rows
 
 
 def _describe(job: ModelJob) -> dict[str, str]:

@@ -1,87 +1,101 @@
-"""Comparing models: their curves, metrics and settings, and the predictions of two for the same records."""
+"""Comparing models: all of a dataset by their results on a split, and chosen ones with their curves and settings."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
 
-import numpy as np
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core.errors import BadRequest, NotFound
-from digits.core.files import UnreadableFile
+from digits.core import snapshot_list
+from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
-from digits.data.manifest import Manifest
+from digits.core.splits import SPLITS
 from digits.data.models import evaluation as evaluations
-from digits.data.models.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
+from digits.data.models.comparison import pareto_front
 from digits.data.models.evaluation import Evaluation
-from digits.data.records.search import Place
+from digits.kinds import Kind
+from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.views import Views, views_of
+from digits.kinds.views import views_of
 from digits.web.evaluations import compared_models
-from digits.web.evaluations.choices import (
-    check_fits,
-    dataset_of,
-    evaluation_recipe,
-    requested_records,
-    title_of,
-)
+from digits.web.evaluations.choices import check_fits, evaluation_recipe, requested_records
+from digits.web.evaluations.compared_pair import common_evaluations, describe_pair, parts_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread, in_turns
-from digits.web.records.gallery import gallery_items
-from digits.web.records.images import RecordImages, shown_size
-from digits.web.resources.encoding import describe
-from digits.web.resources.evaluations import (
-    ComparedClass,
-    ComparedModels,
-    ComparedPair,
-    Comparison,
-    PairDifference,
-)
+from digits.web.resources.evaluations import Comparison, DatasetResults, ModelFacts
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("comparison", __name__)
 
-SHOWN = 24
-# The titles of the groups of records that the page shows, by group: those of classifiers, and those of other models.
-OUTCOME_TITLES = {
-    "fixed": "Fixed: only the second model is right",
-    "broken": "Broken: only the first model is right",
-    "both_wrong": "Both wrong",
-}
-CHANGE_TITLES = {
-    "improved": "Most improved by the second model",
-    "worsened": "Most worsened by the second model",
-}
+MAX_RESULTS = 1000
+
+
+@blueprint.get("/datasets/<job_id>/results")
+def results(job_id: str) -> str:
+    """Show the models of a dataset: metrics, latency, size and training time, sorted by one of them."""
+    dataset, split, models, main = _results(job_id)
+    views = views_of(dataset.data_kind)
+    columns = compared_models.columns(models, lambda model: views)
+    shown = {column.name: column for column in columns}
+    directions = {name: "asc" if column.is_lower_better else "desc" for name, column in shown.items()}
+    sort = request.args.get("sort", main)
+    direction = choice(request.args, "direction", directions.get(sort, "asc"), ("asc", "desc"))
+
+    def value(model: ModelFacts) -> Any:
+        return shown[sort].value(model) if sort in shown else model.name.casefold()
+
+    models.sort(key=lambda model: value(model) or 0, reverse=direction == "desc")
+    models.sort(key=lambda model: value(model) is None)  # last
+
+    def head(name: str) -> dict[str, str]:
+        opposite = "asc" if direction == "desc" else "desc"
+        toggled = opposite if name == sort else directions.get(name, "asc")
+        url = url_for("comparison.results", job_id=job_id, split=split, sort=name, direction=toggled)
+        return {"order": f"{direction}ending" if name == sort else "none", "url": url}
+
+    return render_in_turns(
+        "results.html",
+        job=serializers.row(dataset),
+        views=views,
+        models=models,
+        columns=columns,
+        head=head,
+        main=main,
+        measured=_measured(models, main),
+        split=split,
+    )
+
+
+@blueprint.get("/datasets/<job_id>/results.json")
+@returns(DatasetResults)
+def results_json(job_id: str) -> Response:
+    """Return the models of a dataset, and which are on the Pareto front of the metric and the latency."""
+    _, split, models, main = _results(job_id)
+    return jsonify(DatasetResults(split, main, models))
 
 
 @blueprint.get("/models/compare")
 def show() -> str:
     """Compare the models with the ``ids``, and the predictions of two of them, ``first`` and ``second``."""
     jobs, first, second = _models()
-    ids, common = ",".join(job.id for job in jobs), in_thread(_common, first, second)
+    ids, pair = ",".join(job.id for job in jobs), in_thread(common_evaluations, first, second)
+    models, by_id = _facts(jobs), {job.id: job for job in jobs}
     views = serializers.job_views(second)
-    pair, parts = (None, {}) if common is None else (common, _parts(first, second, *common))
-    facts = [compared_models.facts(job) for job in in_turns(iter(jobs))]
     return render_in_turns(
         "comparison.html",
         jobs=[serializers.row(job) for job in jobs],
         curves=compared_models.curves(jobs),
-        facts=compared_models.table(jobs, facts),
-        models=[serializers.row(job) for job in (first, second)],
-        titles=[title_of(result, job) for result, job in zip(pair, (first, second), strict=True)]
-        if pair
-        else [],
-        records=pair[1].records if pair else 0,
-        metrics=_metrics(pair, views) if pair else [],
+        models=models,
+        columns=compared_models.columns(models, lambda model: serializers.job_views(by_id[model.id])),
+        pair=[serializers.row(job) for job in (first, second)],
+        evaluated=pair or [],
         settings=compared_models.shown_differences(jobs),
-        datasets=compared_models.datasets(jobs),
+        datasets=compared_models.datasets(models),
         evaluating=[
             url_for("evaluation.show_json", job_id=job.id)
             for job in (first, second)
@@ -92,7 +106,7 @@ def show() -> str:
         ids=ids,
         swap_url=url_for("comparison.show", ids=ids, first=second.id, second=first.id),
         views=views,
-        **parts,
+        **(parts_of(first, second, *pair) if pair else {}),
     )
 
 
@@ -120,37 +134,11 @@ def evaluate() -> AnyResponse:
 @blueprint.get("/models/compare.json")
 @returns(Comparison)
 def show_json() -> Response:
-    """Return the numbers of all models with the ``ids``, the settings that differ, and the comparison of two.
-
-    Without ``ids``, return only the comparison of ``first`` and ``second``.
-    """
+    """Return the numbers of all models with the ``ids``, the settings that differ, and the comparison of two."""
     jobs, first, second = _models()
-    common = in_thread(_common, first, second)
-    settings = compared_models.differences(jobs)
-    pair = None if common is None else _pair(first, second, common)
-    if "ids" in request.args:
-        return jsonify(Comparison([compared_models.facts(job) for job in jobs], settings, pair))
-    if pair is None:
-        raise NotFound(
-            "These models have no evaluations of the same records.", "Evaluate both on the same split."
-        )
-    changed = [PairDifference(item.name, *item.values) for item in settings]
-    return jsonify(describe(ComparedModels, pair, settings=changed))
-
-
-def _pair(first: ModelJob, second: ModelJob, evaluations: tuple[Evaluation, Evaluation]) -> ComparedPair:
-    """Return the metrics of both models, and the numbers of records by outcome."""
-    records = in_thread(_load, first, second, *evaluations)
-    dataset = dataset_of(evaluations[1])
-    numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
-    return ComparedPair(
-        models=[first.id, second.id],
-        evaluations=[result.name for result in evaluations],
-        metrics=[result.metrics for result in evaluations],
-        counts=numbers.get("counts"),
-        p_value=numbers.get("p_value"),
-        classes=numbers.get("classes"),
-    )
+    common = in_thread(common_evaluations, first, second)
+    pair = describe_pair(first, second, common) if common else None
+    return jsonify(Comparison(_facts(jobs), compared_models.differences(jobs), pair))
 
 
 def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
@@ -171,131 +159,69 @@ def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
     return list(by_id.values()), by_id[pair[0]], by_id[pair[1]]
 
 
-def _common(first: ModelJob, second: ModelJob) -> tuple[Evaluation, Evaluation] | None:
-    """Return the latest evaluations of both models for the same records; None if there are none."""
-    others = evaluations.load_all(second.folder)
-    for one in evaluations.load_all(first.folder):
-        for other in others:
-            same = (one.content_hash, one.split) == (other.content_hash, other.split)
-            if same and one.is_comparable and other.is_comparable:
-                return one, other
-    return None
+def _facts(jobs: list[ModelJob]) -> list[ModelFacts]:
+    """Return the models with the metrics of their best snapshots, or the latest metrics of their trainings."""
+    found = []
+    for job in in_turns(iter(jobs)):
+        snapshot = in_thread(job.snapshots).default
+        complete = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
+        measured = next((item for item in complete if item.records), None)
+        state = services().scheduler.task_state(job, job.tasks[0])
+        metrics = snapshot.metrics if snapshot and snapshot.metrics else state.metrics.last_values()
+        epoch = snapshot.epoch if snapshot else None
+        found.append(compared_models.facts(job, metrics, epoch, measured, has_snapshot=bool(snapshot)))
+    return found
 
 
-def _metrics(pair: tuple[Evaluation, Evaluation], views: Any) -> list[dict[str, str]]:
-    rows = []
-    for name in pair[0].metrics:
-        if name in pair[1].metrics and "/" not in name:
-            metric = views.metric(name)
-            first, second = (metric.format(result.metrics[name]) for result in pair)
-            rows.append({"title": metric.title, "first": first, "second": second})
-    return rows
+def _results(job_id: str) -> tuple[DatasetJob, str, list[ModelFacts], str]:
+    """Return the dataset, the split, its models with their metrics on the split, and the most important metric.
 
-
-def _parts(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> dict[str, Any]:
-    """Return the parts of the page about predictions: counts, the test in words, classes, and groups of records.
-
-    There are no classes and groups if the dataset was deleted or changed.
+    Models that were not evaluated on the split have no metrics; they are left out if they cannot be.
     """
-    records = in_thread(_load, first, second, one, other)
-    if records is None:
-        return {}
-    other_dataset = dataset_of(other)
-    if other_dataset is None:
-        return in_thread(_numbers, records, [])
-    dataset, manifest = other_dataset
-    compared = {"evaluation": f"{second.id}/{other.name}", "compare": f"{first.id}/{one.name}"}
-    arguments = urlencode({"job_id": dataset.id, "db": other.split, **compared})
-    evaluated = [(first.folder, one.name), (second.folder, other.name)]
-    return {
-        **in_thread(_numbers, records, manifest.target.names),
-        "explore": f"{url_for('explore.show', kind=dataset.data_kind)}?{arguments}&outcome=",
-        "groups": _groups(records, dataset, manifest, other.split, evaluated),
-        "size": shown_size(dataset, manifest),
-    }
+    dataset = services().store.get(job_id, DatasetJob)
+    split = choice(request.args, "split", "val", SPLITS)
+    manifest, kind = dataset.manifest(), dataset.data_kind
+    content_hash = manifest.content_hash if manifest else ""
+    children = services().store.children(dataset)
+    jobs = [job for job in children if isinstance(job, ModelJob)][:MAX_RESULTS]
+    has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
+    models = []
+    for job in in_turns(iter(jobs)):
+        best, has_snapshot = in_thread(_best, job, content_hash, split, kind)
+        is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
+        if best is not None or (has_records and has_snapshot and not is_latent):
+            measured, epoch = (best.metrics, best.epoch) if best else ({}, None)
+            models.append(compared_models.facts(job, measured, epoch, best, has_snapshot=has_snapshot))
+    names = dict.fromkeys(name for model in models for name in model.metrics)
+    main = next((name for name in (kind.metric, "loss", *names) if name in names), "")
+    points, sign = _measured(models, main), -1 if kind.lower_is_better(main) else 1
+    front = pareto_front([(sign * value, milliseconds) for _, value, milliseconds in points])
+    for (model, _, _), is_on_front in zip(points, front, strict=True):
+        model.is_on_front = is_on_front
+    return dataset, split, models, main
 
 
-def _load(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> ComparedRecords | None:
-    try:
-        return load_compared((first.folder, one.name), (second.folder, other.name))
-    except UnreadableFile:
-        return None
+def _best(job: ModelJob, content_hash: str, split: str, kind: Kind) -> tuple[Evaluation | None, bool]:
+    """Return the complete evaluation with the best metric of the ``kind`` on a split of the dataset, or None.
 
-
-def _numbers(records: ComparedRecords, names: list[str]) -> dict[str, Any]:
-    """Return the number of records of each group and, for classifiers, the test and the classes with ``names``."""
-    outcomes = records.outcomes
-    if outcomes is None:
-        return {"counts": {name: int(np.count_nonzero(records.members(name))) for name in CHANGES}}
-    counts = {name: int(chosen.sum()) for name, chosen in outcomes._asdict().items()}
-    return {
-        "counts": counts,
-        "p_value": mcnemar(counts["fixed"], counts["broken"]),
-        "verdict": in_words(counts["fixed"], counts["broken"]),
-        "classes": _classes(records, names),
-    }
-
-
-def _classes(records: ComparedRecords, names: list[str]) -> list[ComparedClass]:
-    """Return the outcomes of each class with errors, those with the most differences first."""
-    targets = np.asarray(records.targets)
-    selections = {name: records.members(name) for name in OUTCOME_TITLES} | {
-        "support": np.full(targets.shape, True)
-    }
-    counts = {
-        name: np.bincount(targets[members], minlength=len(names)).tolist()
-        for name, members in selections.items()
-    }
-    rows = [
-        ComparedClass(label, name, **{key: values[label] for key, values in counts.items()})
-        for label, name in enumerate(names)
+    Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
+    """
+    complete = [
+        item
+        for item in evaluations.load_all(job.folder)
+        if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
     ]
-    wrong = [row for row in rows if row.fixed or row.broken or row.both_wrong]
-    return sorted(wrong, key=lambda row: (-(row.fixed + row.broken), -row.both_wrong))
+    sign = -1 if kind.lower_is_better(kind.metric) else 1
+    best = max(complete, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
+    if best is None:
+        return None, snapshot_list.newest_name(job.folder) is not None
+    return best, snapshot_list.exists(job.folder, best.snapshot)
 
 
-def _groups(
-    records: ComparedRecords,
-    dataset: DatasetJob,
-    manifest: Manifest,
-    split: str,
-    evaluated: list[tuple[Path, str]],
-) -> list[dict[str, Any]]:
-    """Return the groups that have records, each with the first of them."""
-    views = views_of(dataset.data_kind)
-    images = RecordImages(dataset, manifest)
-    worst = [in_thread(evaluations.load_worst, *item) for item in evaluated]
-    groups = []
-    for name, title in (OUTCOME_TITLES if records.outcomes else CHANGE_TITLES).items():
-        places = [Place(split, number) for number in in_thread(_first_members, records, name)]
-        try:
-            items = gallery_items(dataset, manifest, images, places)
-        except UnreadableFile:
-            continue
-        cards = [
-            {
-                "item": item,
-                "words": [_describe(records, views, manifest, item.number, model) for model in (0, 1)],
-                "drawn": [item.draw_prediction(each.get(str(item.number)), manifest) for each in worst],
-            }
-            for item in items
-        ]
-        if cards:
-            groups.append({"name": name, "title": title, "shown": cards})
-    return groups
-
-
-def _first_members(records: ComparedRecords, group: str) -> list[int]:
-    """Return the numbers of the records of a group that are shown."""
-    order, members = records.order(group), records.members(group)
-    numbers: list[int] = order[members[order]][:SHOWN].tolist()
-    return numbers
-
-
-def _describe(
-    records: ComparedRecords, views: Views[Any], manifest: Manifest, number: int, model: int
-) -> str:
-    """Describe the prediction of the first (0) or the second (1) ``model`` for a record, or its error."""
-    if records.predictions is None:
-        return views.describe_error(float(records.errors[model][number]))
-    return manifest.target.describe_outputs(records.predictions[model][number])
+def _measured(models: list[ModelFacts], metric: str) -> list[tuple[ModelFacts, float, float]]:
+    """Return the models that have the metric, each with its value and the milliseconds."""
+    return [
+        (model, model.metrics[metric], model.milliseconds)
+        for model in models
+        if metric in model.metrics and model.milliseconds is not None
+    ]

@@ -143,7 +143,7 @@ def _detail(job: ModelJob, state: Evaluations) -> Evaluations:
 
 def _page(job: ModelJob, recipe: Evaluate | None) -> str:
     if recipe and request.form.get("back") == "results":
-        return url_for("results.show", job_id=Path(recipe.dataset).name, split=recipe.split)
+        return url_for("comparison.results", job_id=Path(recipe.dataset).name, split=recipe.split)
     return url_for("model_page.show", job_id=job.id, _anchor="evaluation")
 
 

@@ -31,29 +31,36 @@ class ProductionName(Struct):
     """A production name of a model, and the epoch of its snapshot."""
 
     name: str
-    epoch: str
+    epoch: float
 
 
-class ModelResult(Struct):
-    """A model of a dataset with the ``metrics`` of its best evaluation; those are empty if it was not evaluated.
+class ModelFacts(Struct):
+    """The numbers of a model; None where they are unknown.
 
-    ``milliseconds`` is the time per image, ``seconds`` the one of the training. ``is_on_front``: no other model is both
-    better and faster.
+    Among the results of a dataset, ``metrics`` are those of the best evaluation, and empty without one; in a
+    comparison, they are the validation metrics of the best snapshot, or the latest ones. They were measured at
+    ``epoch``. ``flops`` are the floating-point operations for one image, ``milliseconds`` the time per image, and
+    ``seconds`` the one of the training; memory is in bytes. ``is_on_front``: no other model is both better and faster.
     """
 
     id: str
     name: str
     url: str
+    status: str
+    dataset_id: str
+    dataset: str | None
     evaluation_url: str | None
     is_evaluating: bool
-    epoch: str | None
-    snapshot_epoch: float | None
+    epoch: float | None
     has_snapshot: bool
     production: list[ProductionName]
     metrics: dict[str, float]
     milliseconds: float | None
     parameters: int | None
-    seconds: float
+    flops: int | None
+    seconds: float | None
+    peak_memory: int | None
+    peak_gpu_memory: int | None
     is_on_front: bool = False
 
 
@@ -62,28 +69,7 @@ class DatasetResults(Struct):
 
     split: str
     metric: str
-    models: list[ModelResult]
-
-
-class ModelFacts(Struct):
-    """The numbers of a compared model; None where they are unknown.
-
-    ``metrics`` are the validation metrics at ``epoch``, that of the best snapshot, or the latest ones. ``flops`` are
-    the floating-point operations for one image; memory is in bytes, and ``milliseconds`` the time per image.
-    """
-
-    id: str
-    name: str
-    status: str
-    dataset: str | None
-    epoch: float | None
-    metrics: dict[str, float]
-    parameters: int | None
-    flops: int | None
-    seconds: float | None
-    peak_memory: int | None
-    peak_gpu_memory: int | None
-    milliseconds: float | None
+    models: list[ModelFacts]
 
 
 class Difference(Struct):
@@ -104,7 +90,7 @@ class ComparedClass(Struct):
     support: int
 
 
-class ComparedPair(Struct, kw_only=True):
+class ComparedPair(Struct):
     """The predictions of two models for the same records: the numbers of records by outcome, in all and by class.
 
     Only classifiers have ``classes`` and the ``p_value`` of McNemar's test.
@@ -116,18 +102,6 @@ class ComparedPair(Struct, kw_only=True):
     counts: dict[str, int] | None
     p_value: float | None
     classes: list[ComparedClass] | None
-
-
-class PairDifference(Struct):
-    name: str
-    first: str
-    second: str
-
-
-class ComparedModels(ComparedPair, kw_only=True):
-    """The comparison of two models."""
-
-    settings: list[PairDifference]
 
 
 class Comparison(Struct):
