@@ -33,7 +33,7 @@ from digits.kinds.forms.old_datasets import OldDatasets
 from digits.kinds.forms.records import Records
 from digits.kinds.forms.source import FormSource
 from digits.kinds.forms.summary import Suggestion, joined
-from digits.kinds.forms.tables import DIALECT, HEAD_BYTES, root_of_paths
+from digits.kinds.forms.tables import HEAD_BYTES, default_folder, root_of_paths
 from digits.kinds.sources.tables import tables_in
 
 NO_IMAGE_FOLDER = (
@@ -48,19 +48,8 @@ class Folders(FormSource):
     method = "folder"
     title = "Folders"
     path = "folder_train"
-    names: tuple[str, ...] = ("folder_train", "folder_train_more", "folder_train_min_per_class")
-    extra: tuple[str, ...] = (
-        *("one_class", "classes_from_names", "folder_train_max_per_class"),
-        *(
-            name
-            for split in SPLITS[1:]
-            for name in (
-                f"has_{split}_folder",
-                f"folder_{split}",
-                f"folder_{split}_min_per_class",
-                f"folder_{split}_max_per_class",
-            )
-        ),
+    names: tuple[str, ...] = (
+        *("folder_train*", "folder_val*", "folder_test*", "has_*_folder", "one_class", "classes_from_names"),
     )
     own: tuple[str, ...] = ("has_{}_folder", "folder_{}")
 
@@ -214,11 +203,7 @@ class Cloud(Folders):
     method = "s3"
     title = "Cloud storage"
     path = "s3_bucket"
-    names = ("s3_bucket", "s3_path")
-    extra = (
-        *("folder_train_min_per_class", "folder_train_max_per_class", "s3_pct_val", "s3_pct_test"),
-        *("s3_train_min_per_class", "s3_train_max_per_class"),
-    )
+    names = ("s3_bucket", "s3_path", "s3_pct_*", "s3_train_*", "folder_train_m*_per_class")
     own = ()
 
     @property
@@ -312,7 +297,7 @@ class Lists(FormSource):
         """Return the list of a split, and its image folder."""
         file = form.file_of(self.lists[split])
         folder = form.text_of(self.folders[split]) or form.text_of(self.folders["train"])
-        return ListedSplit(file=file, folder=folder or form.default_folder(file))
+        return ListedSplit(file=file, folder=folder or default_folder(form, file))
 
 
 class TextLists(Lists):
@@ -322,15 +307,10 @@ class TextLists(Lists):
     title = "Text files"
     settings = TextFiles
     path = "textfile_local_train_images"
-    names = (path, "textfile_local_labels_file", "textfile_train_folder")
+    names = ("textfile_*",)
     lists = {split: f"textfile_{split}_images" for split in SPLITS}
     folders = {split: f"textfile_{split}_folder" for split in SPLITS}
     uploads = (*lists.values(), "textfile_labels_file")
-    extra = (
-        *("textfile_use_local_files", "textfile_use_val", "textfile_use_test", "textfile_shuffle"),
-        *("textfile_local_val_images", "textfile_local_test_images"),
-        *("textfile_val_folder", "textfile_test_folder", *uploads),
-    )
 
     def used_uploads(self, form: UploadFields) -> list[str]:
         if form["textfile_use_local_files"].data:
@@ -376,11 +356,10 @@ class CsvLists(Lists):
     title = "CSV files"
     settings = Tables
     path = "table_train_file"
-    names = ("table_train", "image_folder", "image_column", "label_column", *DIALECT)
+    names = ("table_*", "image_folder")
     lists = {split: f"table_{split}_file" for split in SPLITS}
     folders = dict.fromkeys(SPLITS, "image_folder")
     uploads = tuple(lists.values())
-    extra = ("table_val", "table_test", *uploads)
     own = ("table_{}", "table_{}_file")
 
     @property

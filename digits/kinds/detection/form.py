@@ -19,7 +19,7 @@ from digits.data.tables.contents import refuse_run_lengths_in
 from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.detection.class_names import NamesFile, describe_files, find_shared_names
 from digits.kinds.detection.formats import box_table, yolo
-from digits.kinds.detection.formats.box_table import COLUMNS, find_columns, open_boxes
+from digits.kinds.detection.formats.box_table import find_columns, open_boxes
 from digits.kinds.detection.formats.format import BoxTable
 from digits.kinds.detection.formats.formats import (
     AUTO,
@@ -54,8 +54,8 @@ from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
 from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.forms.source import FormSource, method_field
 from digits.kinds.forms.summary import Suggestion, joined
-from digits.kinds.forms.tables import DIALECT, DialectFields
-from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
+from digits.kinds.forms.tables import DialectFields
+from digits.kinds.sources.split_lists import Lists, SplitLists, find_lists, list_fields
 
 BOX_ORDERS = choices(
     ("auto", "Automatic"), *((order, words.capitalize()) for order, words in ORDER_WORDS.items())
@@ -84,11 +84,8 @@ class AnnotationFiles(FormSource):
     method = "folder"
     title = "Files"
     path = "train_image_folder"
-    names = ("train_image_folder", "train_label_folder", "format", "class_names_file", *COLUMNS, *DIALECT)
-    extra = (
-        *("val_image_folder", "val_label_folder", "test_image_folder", "test_label_folder"),
-        *LIST_FIELDS,
-    )
+    settings = BoxTable
+    names = ("*_image_folder", "*_label_folder", "*_list", "format", "class_names_file")
     own = ("{}_label_folder", "{}_list")
 
     def read(self, form: Any) -> dict[str, Any]:
@@ -129,7 +126,7 @@ class AnnotationFiles(FormSource):
 class BoxRecordFiles(Records):
     """TFRecord files with an image and its objects each."""
 
-    extra = (BOX_FIELD, *EDGES)
+    names = (BOX_FIELD, *EDGES)
 
     def read(self, form: Any) -> dict[str, Any]:
         edges = [form.text_of(name) for name in EDGES]

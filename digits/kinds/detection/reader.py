@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.core.splits import SPLIT_TITLES
 from digits.data.images import images
 from digits.data.images.images import Size
 from digits.data.images.object_sizes import ObjectSizes
@@ -42,6 +42,7 @@ from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
 from digits.kinds.sources.records import read_records
 from digits.kinds.sources.split_lists import divide
+from digits.kinds.sources.tables import take_declared
 from digits.kinds.versions.groups import group_by_rarest, group_flags
 
 MAX_CLASSES = 1000
@@ -121,11 +122,7 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     elif len(objects) == 1 and "train" in objects["train"].splits:
         whole = objects["train"]
         warnings.append(Remark(whole.split_note))
-        objects = {
-            split: whole.take([place for place, declared in enumerate(whole.splits) if declared == split])
-            for split in SPLITS
-            if split in whole.splits
-        }
+        objects = take_declared(objects, whole.splits)
     if recipe.padding:
         _need_padding(objects, recipe.padding)
     train = objects["train"]

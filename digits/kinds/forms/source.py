@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import Any, TypeAlias
 
 from msgspec import Struct
@@ -22,9 +23,9 @@ class FormSource:
 
     The value ``method`` of the form's field of the same name selects it; ``title`` is the word for it. ``path`` is the
     field with the training source, which errors of the source are shown at. The recipe stores the settings in the
-    ``attribute`` as a struct of the class ``settings``; ``names`` are the fields to summarize, by default those bound
-    to it. If the attribute is empty, ``names`` are bound to settings of the recipe itself. ``extra`` are further
-    fields. ``own`` are the fields with a source of a split, with ``{}`` for its name.
+    ``attribute`` as a struct of the class ``settings``, or without one in the recipe itself. Its fields are those bound
+    to the struct, and those whose names match one of ``names``. ``own`` are the fields with a source of a split, with
+    ``{}`` for its name.
     """
 
     method = ""
@@ -33,7 +34,6 @@ class FormSource:
     attribute = ""
     settings: type[Struct] = Struct
     names: tuple[str, ...] = ()
-    extra: tuple[str, ...] = ()
     own: tuple[str, ...] = ()
 
     @property
@@ -43,7 +43,11 @@ class FormSource:
 
     def fields(self, form: DatasetForm) -> tuple[str, ...]:
         """Return all fields of the source."""
-        return (*(self.names or form.names_of(self.settings)), *self.extra)
+        bound = [] if self.settings is Struct else form.names_of(self.settings)
+        return tuple(field.name for field in form if field.name in bound or self._is_named(field.name))
+
+    def _is_named(self, field: str) -> bool:
+        return any(fnmatchcase(field, name) for name in self.names)
 
     def required_paths(self, form: DatasetForm) -> tuple[str, ...]:
         """Return the fields without which there is no summary."""

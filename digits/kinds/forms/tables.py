@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic
@@ -87,10 +87,6 @@ class DialectFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
     )
     header = select("Column names", HEADERS, CreateFromLines, "header", also=TableSettings)
 
-    def default_folder(self, table: str) -> str:
-        """Return the image folder of a table for which none is given: see `default_folder`."""
-        return default_folder(table, self.meta.data_roots)
-
 
 class TableFields(DialectFields[AnyRecipe], Generic[AnyRecipe]):
     """The fields of forms with a table that lists images among their sources; see `Tables`."""
@@ -119,26 +115,17 @@ class Tables(FormSource):
         *names: str,
     ) -> None:
         self._open_rows = open_rows
-        tables = ("table_train", "image_folder", "image_column", "table_val", "table_test")
-        self.names = (*tables, *DIALECT, *names)
+        self.names = ("table_*", "image_folder", "image_column", *DIALECT, *names)
 
     def read(self, form: Any) -> dict[str, Any]:
-        values = form.settings_of(CreateFromTable)
-        tables = {prefix: values.get(f"{prefix}table") for prefix in ("", "val_", "test_")}
-        folder = values.get("folder")
-        return {
-            f"{prefix}folder": values.get(f"{prefix}folder") or folder or form.default_folder(table)
-            for prefix, table in tables.items()
-            if table
-        }
+        return read_folders(form, "table")
 
     def is_in(self, recipe: CreateFromTable) -> bool:
         return bool(recipe.table)
 
     def fill(self, form: Any, recipe: CreateFromTable) -> None:
         super().fill(form, recipe)
-        if all(folder == form.default_folder(table) for _, table, folder in recipe.sources()):
-            form.set(image_folder="")
+        omit_default_folder(form, {table: folder for _, table, folder in recipe.sources()})
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> None:
         tables = tables_at(recipe.table, recipe.folder)
@@ -147,6 +134,24 @@ class Tables(FormSource):
     def suggest(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Suggestion | None:
         tables = tables_at(recipe.table, recipe.folder)
         return suggest_tables(form, tables["train"].paths[0], "table_{}", tables)
+
+
+def read_folders(form: Any, setting: str) -> dict[str, str]:
+    """Return the folder of the images of each split for which a ``setting`` of the recipe names a table."""
+    values = form.settings_of(form.RECIPE)
+    return {
+        f"{prefix}folder": values.get(f"{prefix}folder")
+        or values.get("folder")
+        or default_folder(form, table)
+        for prefix in ("", "val_", "test_")
+        if (table := values.get(f"{prefix}{setting}"))
+    }
+
+
+def omit_default_folder(form: Any, folders: Mapping[str, str]) -> None:
+    """Leave the image folder empty if the ``folders`` by table are the default ones."""
+    if all(folder == default_folder(form, table) for table, folder in folders.items()):
+        form.set(image_folder="")
 
 
 def suggest_tables(
@@ -180,10 +185,10 @@ def _splits_of_stems(paths: list[Path], table: Path) -> dict[Path, str]:
     return {}
 
 
-def default_folder(table: str, roots: Roots) -> str:
+def default_folder(form: Any, table: str) -> str:
     """Return the default image folder of a table or list: that of its files.
 
-    If it contains the absolute path of a file below one of ``roots``, the default is that root.
+    If it contains the absolute path of a file below an allowed folder, the default is that folder.
     """
     if is_address(table):
         return table if names_folder(table) else os.path.dirname(table)
@@ -192,7 +197,7 @@ def default_folder(table: str, roots: Roots) -> str:
     root = ""
     if os.path.isfile(table):
         with contextlib.suppress(OSError), open(table, "rb") as file:
-            root = root_of_paths(file.read(HEAD_BYTES), roots)
+            root = root_of_paths(file.read(HEAD_BYTES), form.meta.data_roots)
     return root or os.path.dirname(table)
 
 

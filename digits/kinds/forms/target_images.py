@@ -33,8 +33,14 @@ from digits.kinds.forms.old_datasets import OldDatasetFields
 from digits.kinds.forms.records import RecordFields, feature_field
 from digits.kinds.forms.source import FormSource
 from digits.kinds.forms.summary import Suggestion, joined
-from digits.kinds.forms.tables import NO_TABLE, DialectFields, optional_name
-from digits.kinds.sources.split_lists import LIST_FIELDS, Lists, SplitLists, find_lists, list_fields
+from digits.kinds.forms.tables import (
+    NO_TABLE,
+    DialectFields,
+    default_folder,
+    omit_default_folder,
+    optional_name,
+)
+from digits.kinds.sources.split_lists import Lists, SplitLists, find_lists, list_fields
 from digits.kinds.sources.tables import check_columns, tables_at
 from digits.kinds.sources.target_image_recipe import (
     CreateWithTargetImages,
@@ -66,8 +72,7 @@ class Folders(FormSource):
     attribute = "train"
     settings = TargetImageFolders
     path = "feature_folder"
-    names = FOLDERS["train"]
-    extra = (*FOLDERS["val"], *FOLDERS["test"], "has_val_folder", "has_test_folder", *LIST_FIELDS)
+    names = ("*feature_folder", "*label_folder", "has_*_folder", "*_list")
     own = ("has_{}_folder", "{}_list")
 
     def __init__(self, target_folders: tuple[str, ...]) -> None:
@@ -203,14 +208,13 @@ class Table(FormSource):
     path = "table_train"
 
     def read(self, form: Any) -> dict[str, Any]:
-        folder = form.text_of("image_folder") or form.default_folder(form.text_of(self.path))
+        folder = form.text_of("image_folder") or default_folder(form, form.text_of(self.path))
         return {self.attribute: form.struct(TargetImageTable, folder=folder)}
 
     def fill(self, form: Any, recipe: CreateWithTargetImages) -> None:
         super().fill(form, recipe)
         assert recipe.table is not None
-        if recipe.table.folder == form.default_folder(recipe.table.table):
-            form.set(image_folder="")
+        omit_default_folder(form, {recipe.table.table: recipe.table.folder})
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:
         assert recipe.table is not None

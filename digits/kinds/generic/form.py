@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from msgspec import Struct
 from wtforms import StringField
 
 from digits.core.recipe import CreateDataset
@@ -30,10 +31,7 @@ from digits.kinds.sources.old_datasets import has_databases
 class RecordFiles(Records):
     """TFRecord files with an input, and optionally a target, in each record."""
 
-    names = (
-        *("record_train", "record_val", "record_test"),
-        *("input_feature", "input_shape", "target_feature", "target_shape"),
-    )
+    names = ("record_*", "input_*", "target_*")
 
     def is_in(self, recipe: CreateDataset) -> bool:
         return isinstance(recipe, CreateGeneric)
@@ -73,7 +71,7 @@ class Prebuilt(FormSource):
         recipe_for(databases, {})
 
 
-RECORDS, PREBUILT = RecordFiles(CreateGeneric, GenericMapping, attribute=""), Prebuilt()
+RECORDS, PREBUILT = RecordFiles(Struct, GenericMapping, attribute=""), Prebuilt()
 
 
 class DatasetForm(SharesForm[Any]):

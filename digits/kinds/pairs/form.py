@@ -15,7 +15,7 @@ from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.forms.dataset import SharesForm, required_integer
 from digits.kinds.forms.fields import AllowedFiles, check_images, choices, optional_path, select, text_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.tables import default_folder
+from digits.kinds.forms.tables import omit_default_folder, read_folders
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 
@@ -27,26 +27,15 @@ class Pairs(FormSource):
     """CSV files of pairs, or folders of classes."""
 
     path = "pair_source"
-    names = ("pair_source", "image_folder", "val_source", "test_source")
+    names = ("*_source", "image_folder")
     own = ("{}_source",)
 
     def read(self, form: Any) -> dict[str, Any]:
-        folder = form.text_of("image_folder")
-        sources = {split: form.text_of(name) for split, name in SOURCE_FIELDS.items()}
-        return {
-            "folder" if split == "train" else f"{split}_folder": folder
-            or default_folder(source, form.meta.data_roots)
-            for split, source in sources.items()
-            if source
-        }
+        return read_folders(form, "source")
 
     def fill(self, form: Any, recipe: CreatePairs) -> None:
         super().fill(form, recipe)
-        if all(
-            folder in (None, default_folder(source, form.meta.data_roots))
-            for source, folder in recipe.sources().values()
-        ):
-            form.set(image_folder="")
+        omit_default_folder(form, dict(recipe.sources().values()))
 
     def check(self, form: Any, recipe: CreatePairs) -> None:
         sources = recipe.sources()

@@ -23,7 +23,7 @@ from digits.data.sources.plan import (
     show,
     shuffle,
 )
-from digits.data.sources.shares import CreateWithShares, permute
+from digits.data.sources.shares import AnyRecords, CreateWithShares, permute
 from digits.data.tables.columns import Column, are_spaced
 from digits.data.tables.parquet import ParquetImages, in_row_order
 from digits.data.tables.tables import (
@@ -297,6 +297,14 @@ def need_same_columns(name: str, columns: list[str], train: list[str]) -> None:
         )
 
 
+def take_declared(splits: dict[str, AnyRecords], declared: Sequence[str]) -> dict[str, AnyRecords]:
+    """Return the ``splits``, or if there is only one, those that its records have ``declared`` if one is training."""
+    if len(splits) > 1 or "train" not in declared:
+        return splits
+    places = {split: [n for n, name in enumerate(declared) if name == split] for split in SPLITS}
+    return {split: splits["train"].take(records) for split, records in places.items() if records}
+
+
 def divide_rows(
     recipe: CreateWithShares, splits: dict[str, SplitPlan], declared: Sequence[str] = ()
 ) -> dict[str, SplitPlan]:
@@ -304,9 +312,7 @@ def divide_rows(
 
     Rows that contain their images keep their order; others are shuffled.
     """
-    if len(splits) == 1 and "train" in declared:
-        places = {split: [n for n, name in enumerate(declared) if name == split] for split in SPLITS}
-        splits = {split: splits["train"].take(rows) for split, rows in places.items() if rows}
+    splits = take_declared(splits, declared)
     order = permute(len(splits["train"]), recipe.seed)
     divided = recipe.shares(splits).divide(splits, [order])
     for name, split in divided.items():

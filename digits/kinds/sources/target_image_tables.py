@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from digits.core.splits import SPLITS
 from digits.data.records.features import TARGET_IMAGE_NAMES, best_image, best_named
 from digits.data.sources.plan import (
     ImageFolder,
@@ -28,7 +27,7 @@ from digits.data.tables.tables import (
     open_tables,
 )
 from digits.kinds.sources.records import NO_TARGET, divide_records
-from digits.kinds.sources.tables import SplitTable, TableRows, report_each, tables_at
+from digits.kinds.sources.tables import SplitTable, TableRows, report_each, tables_at, take_declared
 from digits.kinds.sources.target_image_recipe import CreateWithTargetImages, TargetImageTable
 
 _DETECTION_ROWS = 20
@@ -112,6 +111,7 @@ def plan_table(
     recipe.shares(tables)
     splits: dict[str, TargetImageSplit] = {}
     is_stored: dict[str, bool] = {}
+    declared: list[str] = []
     for name, table in report_each(tables, progress):
         opened = open_target_images(recipe, table, progress.max_bytes)
         rows, targets = table.usable_rows(opened, recipe, name, progress, notes)
@@ -123,14 +123,8 @@ def plan_table(
             target_images=opened.target_images,
         )
         is_stored[name] = bool(opened.table.images)
-        if len(tables) == 1 and "train" in (declared := [row.split for row in rows]):
-            whole = splits["train"]
-            splits = {
-                split: whole.take([place for place, own in enumerate(declared) if own == split])
-                for split in SPLITS
-                if split in declared
-            }
-    splits = divide_records(splits, recipe)
+        declared = [row.split for row in rows]
+    splits = divide_records(take_declared(splits, declared), recipe)
     for name, split in splits.items():
         if not is_stored.get(name, is_stored["train"]):
             shuffle(split, recipe.seed, name)

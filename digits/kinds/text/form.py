@@ -35,7 +35,7 @@ class Texts(FormSource):
     """CSV files of classes and texts."""
 
     path = "train_data_file"
-    names = (path, "class_labels_file", "val_data_file", "test_data_file", *DIALECT)
+    names = ("*_data_file", "class_labels_file", *DIALECT)
     own = ("{}_data_file",)
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateText) -> None:
