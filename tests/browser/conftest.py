@@ -14,16 +14,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 from urllib.request import urlopen
 
-import numpy as np
 import psutil
 import pytest
-from PIL import Image
 from playwright.sync_api import (
     Browser,
     BrowserContext,
@@ -37,8 +35,10 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from tests.finished_jobs import write_jobs
 from tests.leftovers import check_folders_of_server
 from tests.real_server import start_digits
+from tests.site import bars
 from tests.worker.networks import classifier
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -169,17 +169,23 @@ def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
 
 
 @pytest.fixture(scope="session")
+def start_server_with_jobs(
+    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., ServerProcess]:
+    """Return a function that starts a server with finished jobs of its own: so many datasets, and models of the first."""
+
+    def start(datasets: int, models: int, module: str = "digits") -> ServerProcess:
+        folder = tmp_path_factory.mktemp("jobs")
+        write_jobs(folder, datasets, models)
+        return replace(start_server("--no-standby", "--jobs-dir", str(folder), module=module), jobs=folder)
+
+    return start
+
+
+@pytest.fixture(scope="session")
 def image_folder(server: ServerProcess) -> Path:
     """Three classes with twelve small, easily distinguished images each, in the server's data folder."""
-    folder = server.data / "shapes"
-    random = np.random.default_rng(0)
-    for number, name in enumerate(("left", "middle", "right")):
-        (folder / name).mkdir(parents=True)
-        for index in range(12):
-            pixels = random.integers(0, 60, (16, 16, 3), np.uint8)
-            pixels[:, 5 * number : 5 * number + 5] += 180
-            Image.fromarray(pixels).save(folder / name / f"{index:02}.png")
-    return folder
+    return bars(server.data / "shapes", each=12)
 
 
 @pytest.fixture(scope="session")
@@ -462,26 +468,20 @@ RUN_AXE = """async ([scheme, only]) => {
 }"""
 
 
-@pytest.fixture
-def check_accessibility() -> Callable[[Page], None]:
-    """Return a function that fails if axe finds an accessibility violation in the page, in the colors of any scheme.
+def check_accessibility(page: Page, schemes: tuple[Scheme, ...] = CHECKED_SCHEMES) -> None:
+    """Fail if axe finds an accessibility violation in the page, in the colors of any scheme.
 
     After the first one, only the rules about colors are checked, because nothing else changes.
     """
-    assert AXE.is_file(), "axe is missing: npm ci --ignore-scripts"
-    source = AXE.read_text()
-
-    def check(page: Page, schemes: tuple[Scheme, ...] = CHECKED_SCHEMES) -> None:
-        if page.evaluate("!window.axe"):
-            page.evaluate(source)
-        complaints = []
-        for scheme, only in zip(schemes, (None, COLOR_RULES), strict=False):
-            page.emulate_media(color_scheme=scheme)
-            complaints += [
-                f"{scheme}, {fault['id']}: {node['target']} {node['failureSummary']}"
-                for fault in page.evaluate(RUN_AXE, [scheme, only])
-                for node in fault["nodes"]
-            ]
-        assert complaints == []
-
-    return check
+    if page.evaluate("!window.axe"):
+        assert AXE.is_file(), "axe is missing: npm ci --ignore-scripts"
+        page.evaluate(AXE.read_text())
+    complaints = []
+    for scheme, only in zip(schemes, (None, COLOR_RULES), strict=False):
+        page.emulate_media(color_scheme=scheme)
+        complaints += [
+            f"{scheme}, {fault['id']}: {node['target']} {node['failureSummary']}"
+            for fault in page.evaluate(RUN_AXE, [scheme, only])
+            for node in fault["nodes"]
+        ]
+    assert complaints == []

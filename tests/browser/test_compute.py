@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import JOB_PAGE, PageFaults, ServerProcess, customize
-from tests.finished_jobs import write_jobs
+from tests.browser.conftest import JOB_PAGE, PageFaults, ServerProcess, check_accessibility, customize
 
 PASSED = {"id": "preview-1", "result": {"verdict": "The network learns.", "verdict_level": "good"}}
 
 
 @pytest.fixture(scope="session")
-def server(
-    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> ServerProcess:
+def server(start_server_with_jobs: Callable[..., ServerProcess]) -> ServerProcess:
     """A server with a cluster, one dataset and one model."""
-    folder = tmp_path_factory.mktemp("jobs")
-    write_jobs(folder, 1, 1)
-    started = start_server("--no-standby", "--jobs-dir", str(folder), module="tests.fake_cluster")
-    return replace(started, jobs=folder)
+    return start_server_with_jobs(1, 1, module="tests.fake_cluster")
 
 
 def assert_fits_phone(page: Page) -> None:
@@ -32,9 +25,7 @@ def assert_fits_phone(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_a_training_is_sent_to_a_cluster(
-    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_a_training_is_sent_to_a_cluster(page: Page, page_faults: PageFaults) -> None:
     page_faults.allow(r"/models/images/classification.json$")
     page.route("**/models/preflight", lambda route: route.fulfill(json=PASSED))
     page.goto("/models/images/classification/new")
@@ -67,9 +58,7 @@ def test_a_training_is_sent_to_a_cluster(
     check_accessibility(page)
 
 
-def test_the_page_of_the_targets_checks_a_cluster(
-    page: Page, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_the_page_of_the_targets_checks_a_cluster(page: Page) -> None:
     page.goto("/")
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Compute").click()
     slurm = page.get_by_role("region", name="Slurm", exact=True)
@@ -82,7 +71,7 @@ def test_the_page_of_the_targets_checks_a_cluster(
     assert_fits_phone(page)
 
 
-def test_a_dataset_is_sent_to_a_cluster(page: Page, check_accessibility: Callable[[Page], None]) -> None:
+def test_a_dataset_is_sent_to_a_cluster(page: Page) -> None:
     page.goto("/datasets/images/classification/new")
     page.locator("#compute > summary").click()
     panel = page.locator("#compute")

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, fill_size, open_panel
+from tests.browser.conftest import ServerProcess, check_accessibility, fill_size, open_panel
 from tests.site import bars
 
 
@@ -21,9 +20,7 @@ def splits(server: ServerProcess, name: str) -> Path:
     return server.data / name
 
 
-def test_the_splits_of_a_folder_are_used_or_mixed(
-    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_the_splits_of_a_folder_are_used_or_mixed(page: Page, server: ServerProcess) -> None:
     folder = splits(server, "splits")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')
@@ -169,9 +166,7 @@ def test_folders_beside_the_training_folder_are_used(
         expect(page.locator("#dataset-facts")).to_contain_text(f"{split_title[split]}12 images")
 
 
-def test_a_table_is_summarized(
-    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_a_table_is_summarized(page: Page, server: ServerProcess) -> None:
     folder = bars(server.data / "with-table")
     rows = [f"left/0{number}.png,{number / 2},steel" for number in range(8)]
     (folder / "train.csv").write_text("\n".join(["image,angle,material", *rows, "left/99.png,3,steel"]))
@@ -191,7 +186,7 @@ def test_a_table_is_summarized(
 
 
 def test_the_first_objects_and_the_way_on_are_shown_before_anything_is_created(
-    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
+    page: Page, server: ServerProcess
 ) -> None:
     folder = server.data / "few"
     for number in range(12):

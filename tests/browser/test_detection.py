@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,14 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel, train_model
+from tests.browser.conftest import (
+    ServerProcess,
+    check_accessibility,
+    create_dataset,
+    fill_size,
+    open_panel,
+    train_model,
+)
 
 
 @pytest.fixture
@@ -33,9 +39,7 @@ def folder(server: ServerProcess) -> Path:
 
 
 @pytest.mark.tensorflow
-def test_from_annotations_to_detected_objects(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], folder: Path
-) -> None:
+def test_from_annotations_to_detected_objects(page: Page, page_faults: object, folder: Path) -> None:
     page.goto("/datasets/images/classification/new")
     page.get_by_role("link", name="Detection").click()
     page.locator('[name="train_image_folder"]').fill(str(folder / "images"))

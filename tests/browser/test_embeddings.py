@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import check_accessibility
+
 pytestmark = pytest.mark.tensorflow
 
 
-def test_a_map_is_explored_with_mouse_and_keyboard(
-    page: Page,
-    trained: dict[str, Any],
-    check_accessibility: Callable[[Page], None],
-) -> None:
+def test_a_map_is_explored_with_mouse_and_keyboard(page: Page, trained: dict[str, Any]) -> None:
     page.goto(f"/models/{trained['id']}")
     page.get_by_role("link", name="Embedding map").click()
     page.wait_for_load_state()

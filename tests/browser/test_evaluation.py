@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import check_accessibility
+
 pytestmark = pytest.mark.tensorflow
 
 
 def test_a_number_of_the_matrix_opens_its_images(
-    page: Page,
-    dataset: dict[str, Any],
-    trained: dict[str, Any],
-    check_accessibility: Callable[[Page], None],
+    page: Page, dataset: dict[str, Any], trained: dict[str, Any]
 ) -> None:
     page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()

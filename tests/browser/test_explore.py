@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from digits.data import manifest as manifests
 from digits.data.health import label_check
 from digits.data.health.label_errors import LABEL_ERROR_DTYPE
-from tests.browser.conftest import ServerProcess, finished
+from tests.browser.conftest import ServerProcess, check_accessibility, finished
 from tests.site import bars
 
 
@@ -27,9 +27,7 @@ def shapes(server: ServerProcess, create: Callable[..., dict[str, Any]]) -> str:
     return str(finished(server, job)["id"])
 
 
-def test_records_are_filtered(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], shapes: str
-) -> None:
+def test_records_are_filtered(page: Page, page_faults: object, shapes: str) -> None:
     page.goto(f"/datasets/{shapes}")
     page.get_by_role("button", name="Check", exact=True).click()
     expect(page.locator(".histogram").first).to_be_visible()
@@ -107,7 +105,7 @@ def wrong(server: ServerProcess, shapes: str) -> int:
 
 
 def test_wrong_labels_are_reviewed_and_corrected(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], shapes: str, wrong: int
+    page: Page, page_faults: object, shapes: str, wrong: int
 ) -> None:
     page.goto(f"/datasets/{shapes}")
     finding = page.locator("#finding-label_errors")

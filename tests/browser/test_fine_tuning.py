@@ -9,18 +9,21 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PageFaults, ask_server, customize, finished, start_training
+from tests.browser.conftest import (
+    PageFaults,
+    ask_server,
+    check_accessibility,
+    customize,
+    finished,
+    start_training,
+)
 
 NEW_MODEL = "/models/images/classification/new"
 STEP_MILLISECONDS = 120_000
 
 
 def test_imagenet_weights_turn_fine_tune_on(
-    page: Page,
-    create: Callable[..., dict[str, Any]],
-    server: Any,
-    image_folder: Any,
-    check_accessibility: Callable[[Page], None],
+    page: Page, create: Callable[..., dict[str, Any]], server: Any, image_folder: Any
 ) -> None:
     size = {"resize_width": 32, "resize_height": 32, "resize_channels": 3}
     dataset = finished(
@@ -55,12 +58,7 @@ def test_imagenet_weights_turn_fine_tune_on(
 
 
 def test_weights_are_downloaded_when_the_form_opens_or_a_choice_is_offered(
-    page: Page,
-    page_faults: PageFaults,
-    create: Callable[..., dict[str, Any]],
-    server: Any,
-    image_folder: Any,
-    check_accessibility: Callable[[Page], None],
+    page: Page, page_faults: PageFaults, create: Callable[..., dict[str, Any]], server: Any, image_folder: Any
 ) -> None:
     size = {"resize_width": 64, "resize_height": 64, "resize_channels": 3}
     dataset = finished(

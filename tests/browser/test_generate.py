@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, finished
+from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility, finished
 
 pytestmark = pytest.mark.tensorflow
 
@@ -29,7 +29,6 @@ class UserModel(Tower):
 def test_a_grid_of_images_from_a_seed_and_from_own_vectors(
     page: Page,
     page_faults: PageFaults,
-    check_accessibility: Callable[[Page], None],
     server: ServerProcess,
     create: Callable[..., dict[str, Any]],
     dataset: dict[str, Any],

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -14,7 +13,14 @@ from urllib.request import urlopen
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, create_dataset, fill_size, finished
+from tests.browser.conftest import (
+    PageFaults,
+    ServerProcess,
+    check_accessibility,
+    create_dataset,
+    fill_size,
+    finished,
+)
 
 
 def create(server: ServerProcess, path: str, **fields: Any) -> dict[str, Any]:
@@ -36,11 +42,7 @@ def texts(server: ServerProcess) -> Path:
 @pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_from_a_table_to_the_class_of_a_text(
-    page: Page,
-    server: ServerProcess,
-    page_faults: object,
-    check_accessibility: Callable[[Page], None],
-    texts: Path,
+    page: Page, server: ServerProcess, page_faults: object, texts: Path
 ) -> None:
     page.goto("/datasets/text/classification/new")
     page.get_by_label("CSV file", exact=True).fill(str(texts))
@@ -67,7 +69,7 @@ def test_from_a_table_to_the_class_of_a_text(
 @pytest.mark.nightly
 @pytest.mark.tensorflow
 def test_slopes_are_predicted_from_fields_and_drawn(
-    page: Page, server: ServerProcess, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
+    page: Page, server: ServerProcess, page_faults: PageFaults
 ) -> None:
     page.goto("/datasets/images/gradients/new")
     page.get_by_label("Training images").fill("64")
@@ -102,11 +104,7 @@ def test_slopes_are_predicted_from_fields_and_drawn(
 
 @pytest.mark.tensorflow
 def test_two_images_are_compared(
-    page: Page,
-    server: ServerProcess,
-    image_folder: Path,
-    page_faults: object,
-    check_accessibility: Callable[[Page], None],
+    page: Page, server: ServerProcess, image_folder: Path, page_faults: object
 ) -> None:
     # Other tests add a file that is not an image, which may be in more pairs than the limit allows.
     folder = server.data / "compared"

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import check_accessibility
+
 pytestmark = pytest.mark.tensorflow
 
 
 def test_from_the_model_to_its_layers_and_heat_maps(
-    page: Page,
-    page_faults: Any,
-    trained: dict[str, Any],
-    image_folder: Path,
-    check_accessibility: Callable[[Page], None],
+    page: Page, page_faults: Any, trained: dict[str, Any], image_folder: Path
 ) -> None:
     page_faults.allow("/models/[^/]+/(inside|heat-map)$|/models/image")
     page.goto(f"/models/{trained['id']}")

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, customize, open_panel, write_network
+from tests.browser.conftest import (
+    PageFaults,
+    ServerProcess,
+    check_accessibility,
+    customize,
+    open_panel,
+    write_network,
+)
 
 NEW_DATASET = "/datasets/images/classification/new"
 NEW_MODEL = "/models/images/classification/new"
@@ -27,7 +34,7 @@ def cut(page: Page, faults: PageFaults, address: str) -> Callable[[], None]:
 
 
 def test_the_model_form_survives_reload_back_and_another_tab(
-    page: Page, page_faults: PageFaults, dataset, check_accessibility: Callable[[Page], None]
+    page: Page, page_faults: PageFaults, dataset
 ) -> None:
     asked: list[str] = []
     page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
@@ -176,12 +183,7 @@ def test_a_long_check_shows_its_progress(page: Page, dataset) -> None:
 
 
 def test_a_job_page_with_a_slow_and_a_broken_connection(
-    page: Page,
-    page_faults: PageFaults,
-    failed,
-    trained,
-    image_folder: Path,
-    check_accessibility: Callable[[Page], None],
+    page: Page, page_faults: PageFaults, failed, trained, image_folder: Path
 ) -> None:
     held: list[Route] = []
     metrics = re.compile("/metrics.json")
@@ -245,9 +247,7 @@ def test_changes_before_a_page_joins_are_fetched(page: Page, failed) -> None:
     assert page.request.put(f"/jobs/{failed['id']}", form={"job_notes": "", "group_name": ""}).ok
 
 
-def test_notes_changed_elsewhere_are_not_overwritten(
-    page: Page, page_faults: PageFaults, failed, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_notes_changed_elsewhere_are_not_overwritten(page: Page, page_faults: PageFaults, failed) -> None:
     page_faults.allow(f"/models/{failed['id']}$")
     notes, conflict = page.locator("#job-notes"), page.locator("#notes-conflict")
 

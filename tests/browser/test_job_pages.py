@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import REFRESH, TWO_LAYERS, customize, open_panel, write_network
+from tests.browser.conftest import (
+    REFRESH,
+    TWO_LAYERS,
+    check_accessibility,
+    customize,
+    open_panel,
+    write_network,
+)
 
 DONE_MILLISECONDS = 60_000
 
@@ -25,9 +31,7 @@ STALE = """async () => {
 }"""
 
 
-def test_a_dataset_page_shows_its_contents_and_its_health(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_dataset_page_shows_its_contents_and_its_health(page: Page, dataset):
     page.goto(f"/datasets/{dataset['id']}")
     rows = page.locator(".counts-table tr")
     expect(rows).to_have_count(3)
@@ -52,7 +56,7 @@ def test_a_dataset_page_shows_its_contents_and_its_health(
 
 
 def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
-    page: Page, image_folder: Path, check_accessibility: Callable[[Page], None]
+    page: Page, image_folder: Path
 ):
     page.goto("/datasets/images/classification/new")
     field = page.locator('[name="folder_train"]')
@@ -82,9 +86,7 @@ def test_paths_are_completed_with_the_keyboard_and_an_error_links_to_its_field(
     check_accessibility(page)
 
 
-def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing(page: Page, dataset):
     page.goto(f"/models/images/classification/new?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
@@ -127,7 +129,7 @@ def test_a_standard_network_is_customized_and_a_syntax_error_marked_while_typing
     check_accessibility(page)
 
 
-def test_a_failed_model_shows_why(page: Page, failed, check_accessibility: Callable[[Page], None]):
+def test_a_failed_model_shows_why(page: Page, failed):
     page.goto(f"/models/{failed['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
     expect(page.locator("#job-error [role=alert]")).to_be_visible()
@@ -137,7 +139,7 @@ def test_a_failed_model_shows_why(page: Page, failed, check_accessibility: Calla
 
 
 @pytest.mark.tensorflow
-def test_a_stopped_training_resumes(page: Page, create, dataset, check_accessibility: Callable[[Page], None]):
+def test_a_stopped_training_resumes(page: Page, create, dataset):
     job = create(
         "models",
         model_name="Long",
@@ -218,9 +220,7 @@ def let_the_loss_rise(route: Route) -> None:
 
 
 @pytest.mark.tensorflow
-def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
-    page: Page, create, dataset, trained, check_accessibility: Callable[[Page], None]
-):
+def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, create, dataset, trained):
     page.route("**/metrics.json", let_the_loss_rise)
     page.goto(f"/models/{trained['id']}")
     loss = page.locator("#chart-loss .legend b")
@@ -285,9 +285,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(
 
 @pytest.mark.nightly
 @pytest.mark.tensorflow
-def test_a_phone_shows_a_menu_of_the_panels_of_a_model(
-    page: Page, trained, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_a_phone_shows_a_menu_of_the_panels_of_a_model(page: Page, trained) -> None:
     page.goto(f"/models/{trained['id']}")
     menu = page.get_by_label("On this page")
     expect(menu).to_be_hidden()
@@ -303,9 +301,7 @@ def test_a_phone_shows_a_menu_of_the_panels_of_a_model(
 
 
 @pytest.mark.tensorflow
-def test_a_finished_training_is_continued(
-    page: Page, create, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_finished_training_is_continued(page: Page, create, dataset):
     job = create(
         "models",
         model_name="Short",

@@ -8,23 +8,16 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess
-from tests.finished_jobs import write_jobs
+from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility
 
 
 @pytest.fixture(scope="session")
-def server(
-    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> ServerProcess:
+def server(start_server_with_jobs: Callable[..., ServerProcess]) -> ServerProcess:
     """A server with jobs of its own, since they are deleted."""
-    folder = tmp_path_factory.mktemp("selected")
-    write_jobs(folder, 1, 120)
-    return start_server("--no-standby", "--jobs-dir", str(folder))
+    return start_server_with_jobs(1, 120)
 
 
-def test_selected_jobs_are_grouped_and_deleted(
-    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_selected_jobs_are_grouped_and_deleted(page: Page, page_faults: PageFaults) -> None:
     page.goto("/?q=net+11")
     rows = page.locator("#models-table tbody tr")
     expect(rows).to_have_count(11)

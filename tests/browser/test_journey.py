@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import customize, fill_size, start_training, write_network
+from tests.browser.conftest import check_accessibility, customize, fill_size, start_training, write_network
 from tests.worker.networks import LENET as NETWORK
 
 TRAINING_MILLISECONDS = 120_000
@@ -25,9 +24,7 @@ def points(page: Page, chart: str) -> int:
 
 @pytest.mark.tensorflow
 @pytest.mark.slow
-def test_from_images_to_a_trained_model(
-    page: Page, page_faults, check_accessibility: Callable[[Page], None], image_folder: Path
-) -> None:
+def test_from_images_to_a_trained_model(page: Page, page_faults, image_folder: Path) -> None:
     # A dataset from a folder of images
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(image_folder))

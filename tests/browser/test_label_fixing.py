@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlencode
 from urllib.request import urlopen
@@ -13,7 +12,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, finished
+from tests.browser.conftest import ServerProcess, check_accessibility, create_dataset, fill_size, finished
 from tests.site import bars
 
 
@@ -22,9 +21,7 @@ def images(server: ServerProcess) -> Path:
     return bars(server.data / "bars")
 
 
-def test_images_are_changed_in_a_new_version(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], images: Path
-) -> None:
+def test_images_are_changed_in_a_new_version(page: Page, page_faults: object, images: Path) -> None:
     page.goto("/datasets/images/classification/new")
     page.locator("#folder_train").fill(str(images))
     fill_size(page, 16)
@@ -102,13 +99,7 @@ def test_images_are_changed_in_a_new_version(
     ],
 )
 def test_labels_and_numbers_are_changed(
-    server: ServerProcess,
-    page: Page,
-    page_faults: object,
-    check_accessibility: Callable[[Page], None],
-    kind: str,
-    table: str,
-    changed: list[str],
+    server: ServerProcess, page: Page, page_faults: object, kind: str, table: str, changed: list[str]
 ) -> None:
     folder = server.data / f"fixed-{kind}"
     folder.mkdir()

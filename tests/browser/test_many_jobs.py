@@ -10,21 +10,16 @@ from urllib.request import Request, urlopen
 import pytest
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, customize
-from tests.finished_jobs import write_jobs
+from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility, customize
 
 MODELS = 120
 DATASETS = 60
 
 
 @pytest.fixture(scope="session")
-def server(
-    start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
-) -> ServerProcess:
+def server(start_server_with_jobs: Callable[..., ServerProcess]) -> ServerProcess:
     """A server with many finished jobs."""
-    folder = tmp_path_factory.mktemp("many")
-    write_jobs(folder, DATASETS, MODELS)
-    return start_server("--no-standby", "--jobs-dir", str(folder))
+    return start_server_with_jobs(DATASETS, MODELS)
 
 
 def rename(server: ServerProcess, name: str, new_name: str) -> None:
@@ -36,9 +31,7 @@ def rename(server: ServerProcess, name: str, new_name: str) -> None:
         assert answer.status == 200
 
 
-def test_pages_are_navigated_with_the_keyboard(
-    page: Page, server: ServerProcess, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_pages_are_navigated_with_the_keyboard(page: Page, server: ServerProcess) -> None:
     page.goto("/")
     shown = page.locator("#models-range")
     rows = page.locator("#models-table tbody tr")
@@ -88,7 +81,7 @@ def test_pages_are_navigated_with_the_keyboard(
 
 
 def test_a_search_while_the_server_is_away_is_reported_and_repeated(
-    page: Page, page_faults: PageFaults, check_accessibility: Callable[[Page], None]
+    page: Page, page_faults: PageFaults
 ) -> None:
     page_faults.allow(r"/\?q=")
     page.goto("/")
@@ -128,9 +121,7 @@ def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerPr
     context.close()
 
 
-def test_the_models_of_a_dataset_are_paginated(
-    page: Page, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_the_models_of_a_dataset_are_paginated(page: Page) -> None:
     page.goto("/datasets/20260101-000000-000000")
     expect(page.locator("#models-range")).to_have_text("1–25 of 120")
     page.locator("#models-page-next").press("Enter")
@@ -138,9 +129,7 @@ def test_the_models_of_a_dataset_are_paginated(
     check_accessibility(page)
 
 
-def test_a_dataset_and_a_model_are_found_in_the_form(
-    page: Page, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_a_dataset_and_a_model_are_found_in_the_form(page: Page) -> None:
     page.goto("/models/images/classification/new")
     dataset = page.locator("#dataset")
     expect(dataset.locator("option")).to_have_count(50)

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import REFRESH
+from tests.browser.conftest import REFRESH, check_accessibility
 
 pytestmark = pytest.mark.tensorflow
 
 
-def test_a_snapshot_is_exported_and_downloaded(
-    page: Page,
-    trained: dict[str, Any],
-    check_accessibility: Callable[[Page], None],
-) -> None:
+def test_a_snapshot_is_exported_and_downloaded(page: Page, trained: dict[str, Any]) -> None:
     page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()
     page.get_by_role("link", name="Export Epoch 1").press("Enter")

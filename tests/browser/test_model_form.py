@@ -14,6 +14,7 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.conftest import (
     BROKEN,
     ServerProcess,
+    check_accessibility,
     customize,
     finished,
     recommended_settings,
@@ -37,9 +38,7 @@ def abort_models(server: ServerProcess) -> Iterator[None]:
             urlopen(server / f"models/{model['id']}/abort", b"").close()
 
 
-def test_all_sections_are_accessible(
-    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_all_sections_are_accessible(page: Page, page_faults, dataset):
     # On a busy machine, previews may be refused or take too long.
     page_faults.allow(r"/models/augmentation-preview$")
     page.goto(NEW_MODEL)
@@ -59,9 +58,7 @@ def test_all_sections_are_accessible(
 
 
 @pytest.mark.tensorflow
-def test_augmented_images_of_the_dataset_follow_the_settings(
-    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_augmented_images_of_the_dataset_follow_the_settings(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/augmentation-preview$")
     page.goto(NEW_MODEL)
     customize(page)
@@ -125,9 +122,7 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
     expect(rate).to_have_value("0.05")
 
 
-def test_the_card_describes_the_recommendation_and_what_was_changed(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_the_card_describes_the_recommendation_and_what_was_changed(page: Page, dataset):
     small, lenet = (recommended_settings(page, dataset, name) for name in ("resnet32", "lenet"))
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     headline, state, reason = (
@@ -298,9 +293,7 @@ def test_hidden_settings_are_not_submitted(page: Page, dataset):
 
 
 @pytest.mark.tensorflow
-def test_a_check_shows_errors_at_their_fields(
-    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_check_shows_errors_at_their_fields(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/(preflight|augmentation-preview)$")
     page.goto(NEW_MODEL)
     customize(page)
@@ -322,9 +315,7 @@ def test_a_check_shows_errors_at_their_fields(
 
 
 @pytest.mark.tensorflow
-def test_a_check_estimates_the_training_and_is_stored_with_the_model(
-    page: Page, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_a_check_estimates_the_training_and_is_stored_with_the_model(page: Page, dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
@@ -356,9 +347,7 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(
 
 
 @pytest.mark.tensorflow
-def test_the_source_of_initial_weights_is_shown_before_and_after_training(
-    page: Page, dataset, trained, check_accessibility: Callable[[Page], None]
-):
+def test_the_source_of_initial_weights_is_shown_before_and_after_training(page: Page, dataset, trained):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="Previous", exact=True).check()
@@ -401,9 +390,7 @@ def test_a_customized_network_keeps_the_model_with_its_files(page: Page, dataset
 
 
 @pytest.mark.tensorflow
-def test_an_eager_check_shows_values(
-    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_an_eager_check_shows_values(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/preflight$")
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
@@ -427,9 +414,7 @@ def test_an_eager_check_shows_values(
 
 
 @pytest.mark.tensorflow
-def test_an_error_returns_to_the_form_before_anything_is_queued(
-    page: Page, page_faults, dataset, check_accessibility: Callable[[Page], None]
-):
+def test_an_error_returns_to_the_form_before_anything_is_queued(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/preflight$")
     name = "Never queued"
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
@@ -533,9 +518,7 @@ def test_create_shows_the_error_of_a_running_check(page: Page, page_faults, by_h
     by_hand.was_created_after("preview-2")
 
 
-def test_warnings_are_shown_with_remedies_before_the_training(
-    page: Page, by_hand: ByHand, check_accessibility: Callable[[Page], None]
-):
+def test_warnings_are_shown_with_remedies_before_the_training(page: Page, by_hand: ByHand):
     train = page.get_by_role("button", name="Train", exact=True)
     result = passed(1, "large") | {"remedies": [{"words": "Train 3 epochs", "fields": {"train_epochs": "3"}}]}
     train.click()

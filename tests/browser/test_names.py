@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, finished
+from tests.browser.conftest import ServerProcess, check_accessibility, finished
 
 LONG = "a-name-without-any-space-" * 8
 RIGHT_TO_LEFT = "תמונות של חתולים وكلاب"
@@ -101,7 +101,6 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     wide_dataset: dict[str, Any],
     failed_dataset: dict[str, Any],
     named_models: list[dict[str, Any]],
-    check_accessibility: Callable[[Page], None],
 ):
     dataset, (model, long_model) = wide_dataset["id"], named_models
     explore = f"/datasets/images/classification/explore?job_id={dataset}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCHEMES
+from tests.browser.conftest import SCHEMES, check_accessibility
 
 PAGES = {
     "home": "/",
@@ -17,7 +17,7 @@ PAGES = {
 
 
 @pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
-def test_a_page_has_no_errors(page: Page, check_accessibility, path):
+def test_a_page_has_no_errors(page: Page, path):
     page.goto(path)
     expect(page.locator("h1").first).to_be_visible()
     check_accessibility(page, SCHEMES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import check_accessibility
 
 pytestmark = pytest.mark.tensorflow
 
@@ -24,11 +25,7 @@ CAMERA = """isAllowed => {
 
 
 def test_a_folder_is_predicted_and_wrong_images_are_shown(
-    page: Page,
-    trained: dict[str, Any],
-    image_folder: Path,
-    check_accessibility: Callable[[Page], None],
-    tmp_path: Path,
+    page: Page, trained: dict[str, Any], image_folder: Path, tmp_path: Path
 ) -> None:
     page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, create_dataset, fill_size, open_panel
+from tests.browser.conftest import ServerProcess, check_accessibility, create_dataset, fill_size, open_panel
 from tests.tfrecord_files import colored, write_records
 
 
 def test_from_the_features_of_a_record_to_a_dataset(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], server: ServerProcess
+    page: Page, page_faults: object, server: ServerProcess
 ) -> None:
     folder = server.data / "mapped records"
     for number in range(2):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import (
     ServerProcess,
+    check_accessibility,
     create_dataset,
     customize,
     fill_size,
@@ -48,9 +48,7 @@ def root(server: ServerProcess) -> Path:
 
 
 @pytest.mark.tensorflow
-def test_from_folders_to_a_predicted_mask(
-    page: Page, page_faults: object, check_accessibility: Callable[[Page], None], root: Path
-) -> None:
+def test_from_folders_to_a_predicted_mask(page: Page, page_faults: object, root: Path) -> None:
     page.goto("/datasets/images/classification/new")
     page.get_by_role("link", name="Segmentation").click()
     page.locator('[name="feature_folder"]').fill(str(root))

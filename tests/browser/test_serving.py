@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.conftest import check_accessibility
+
 pytestmark = pytest.mark.tensorflow
 
 
 def test_a_model_is_promoted_used_and_removed(
-    page: Page,
-    trained: dict[str, Any],
-    image_folder: Path,
-    check_accessibility: Callable[[Page], None],
+    page: Page, trained: dict[str, Any], image_folder: Path
 ) -> None:
     page.goto(f"/models/{trained['id']}")
     page.wait_for_load_state()

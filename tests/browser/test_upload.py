@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 from playwright.sync_api import Locator, Page, Route, expect
 
+from tests.browser.conftest import check_accessibility
 from tests.site import bars
 
 
-def test_a_folder_is_uploaded_and_becomes_a_dataset(
-    page: Page, tmp_path: Path, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_a_folder_is_uploaded_and_becomes_a_dataset(page: Page, tmp_path: Path) -> None:
     folder = bars(tmp_path / "uploaded bars")
     long_name = "left/" + "ü" * 60 + ".png"
     (folder / "left" / "00.png").rename(folder / long_name)
@@ -52,9 +50,7 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(
     assert not server_folder.exists()
 
 
-def test_an_interrupted_archive_resumes_after_a_reload(
-    page: Page, tmp_path: Path, check_accessibility: Callable[[Page], None]
-) -> None:
+def test_an_interrupted_archive_resumes_after_a_reload(page: Page, tmp_path: Path) -> None:
     archive = tmp_path / "large.zip"
     with zipfile.ZipFile(archive, "w") as packed:
         packed.writestr("a/large.bin", os.urandom(20_000_000))
