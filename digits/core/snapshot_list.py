@@ -18,8 +18,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from digits.core import schema
-from digits.core.files import UnreadableFile, read_bytes, sync_folder
+from digits.core import append_log, schema
+from digits.core.files import UnreadableFile, read_bytes
 from digits.core.metrics.best_metric import lower_is_better
 from digits.core.schema import Count
 
@@ -123,17 +123,7 @@ def append(folder: Path, snapshot: Snapshot, metric: str, is_lower_better: bool 
     """
     size = sum(os.stat(folder / f"{snapshot.name}{suffix}").st_size for suffix in SUFFIXES)
     record = _Record(snapshot.name, size, metric, is_lower_better, dict(snapshot.metrics))
-    line = msgspec.json.encode(record)
-    with open(folder / FILE_NAME, "ab+") as file:
-        is_new = file.tell() == 0
-        file.seek(0 if is_new else -1, os.SEEK_END)
-        # A power loss may have left a partial line; readers ignore it.
-        is_partial = file.read(1) not in (b"", b"\n")
-        file.write(b"\n" * is_partial + line + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
-    if is_new:
-        sync_folder(folder)
+    append_log.append(folder / FILE_NAME, [record])
 
 
 def read(folder: Path) -> SnapshotList:

@@ -19,7 +19,7 @@ class Status(enum.Enum):
     @property
     def title(self) -> str:
         """The name in JSON, such as ``Running``."""
-        return _TITLES[self]
+        return _WORDS[self][0]
 
     @property
     def label(self) -> str:
@@ -29,7 +29,7 @@ class Status(enum.Enum):
     @property
     def css(self) -> str:
         """The color of the state on pages: ``warning``, ``info``, ``success`` or ``danger``."""
-        return _TONES[self]
+        return _WORDS[self][1]
 
     @property
     def is_running(self) -> bool:
@@ -41,22 +41,14 @@ class Status(enum.Enum):
         return other in LEGAL_STEPS[self]
 
 
-_TITLES = {
-    Status.INIT: "Initialized",
-    Status.WAIT: "Waiting",
-    Status.RUN: "Running",
-    Status.DONE: "Done",
-    Status.ABORT: "Aborted",
-    Status.ERROR: "Error",
-}
-
-_TONES = {
-    Status.INIT: "warning",
-    Status.WAIT: "warning",
-    Status.RUN: "info",
-    Status.DONE: "success",
-    Status.ABORT: "warning",
-    Status.ERROR: "danger",
+# The name and the color of each.
+_WORDS = {
+    Status.INIT: ("Initialized", "warning"),
+    Status.WAIT: ("Waiting", "warning"),
+    Status.RUN: ("Running", "info"),
+    Status.DONE: ("Done", "success"),
+    Status.ABORT: ("Aborted", "warning"),
+    Status.ERROR: ("Error", "danger"),
 }
 
 LEGAL_STEPS: dict[Status, frozenset[Status]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
 import math
 import os
@@ -40,9 +41,16 @@ def load_array(
 
     Raises UnreadableFile.
     """
+    with _opened(path, below) as file:
+        return read_array(file, max_bytes, dtype, shape)
+
+
+@contextlib.contextmanager
+def _opened(path: Path, below: Path) -> Iterator[BinaryIO]:
+    """Open a file of a job; an error inside becomes UnreadableFile."""
     try:
         with open_plain(path, below=below) as file:
-            return read_array(file, max_bytes, dtype, shape)
+            yield file
     except (OSError, ValueError) as error:
         raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
 
@@ -67,17 +75,14 @@ def read_blocks(
     The file ``path`` is one of a job, whose folder is ``below``. Raises UnreadableFile, also for an array of another
     type.
     """
-    try:
-        with open_plain(path, below=below) as file:
-            shape, is_fortran, stored = _read_header(file)
-            if stored != dtype or len(shape) != 2 or is_fortran:
-                raise UnreadableFile(f"{path.name} has an unexpected format")
-            row_bytes = max(1, dtype.itemsize * shape[1])
-            rows = max(1, block_bytes // row_bytes)
-            while whole := len(data := file.read(rows * row_bytes)) // row_bytes:
-                yield np.frombuffer(data, dtype, whole * shape[1]).reshape(whole, shape[1])
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
+    with _opened(path, below) as file:
+        shape, is_fortran, stored = _read_header(file)
+        if stored != dtype or len(shape) != 2 or is_fortran:
+            raise UnreadableFile(f"{path.name} has an unexpected format")
+        row_bytes = max(1, dtype.itemsize * shape[1])
+        rows = max(1, block_bytes // row_bytes)
+        while whole := len(data := file.read(rows * row_bytes)) // row_bytes:
+            yield np.frombuffer(data, dtype, whole * shape[1]).reshape(whole, shape[1])
 
 
 def read_rows(path: Path, *, below: Path) -> Iterator[NDArray[Any]]:
@@ -85,19 +90,16 @@ def read_rows(path: Path, *, below: Path) -> Iterator[NDArray[Any]]:
 
     The file ``path`` is one of a job, whose folder is ``below``. Raises UnreadableFile.
     """
-    try:
-        with open_plain(path, below=below) as file:
-            shape, is_fortran, dtype = _read_header(file)
-            if not shape or is_fortran or dtype.hasobject:
-                raise ValueError("it is not an array of rows")
-            count = math.prod(shape[1:])
-            if shape[0] * count * dtype.itemsize > os.fstat(file.fileno()).st_size - file.tell():
-                raise ValueError("it is shorter than its header states")
-            for _ in range(shape[0]):
-                data = file.read(count * dtype.itemsize)
-                yield np.frombuffer(data, dtype, count).reshape(shape[1:])
-    except (OSError, ValueError) as error:
-        raise UnreadableFile(f"{path.name} cannot be read: {error}") from error
+    with _opened(path, below) as file:
+        shape, is_fortran, dtype = _read_header(file)
+        if not shape or is_fortran or dtype.hasobject:
+            raise ValueError("it is not an array of rows")
+        count = math.prod(shape[1:])
+        if shape[0] * count * dtype.itemsize > os.fstat(file.fileno()).st_size - file.tell():
+            raise ValueError("it is shorter than its header states")
+        for _ in range(shape[0]):
+            data = file.read(count * dtype.itemsize)
+            yield np.frombuffer(data, dtype, count).reshape(shape[1:])
 
 
 def read_array(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from digits.core.errors import BadRequest, NotAllowed
+from digits.data.sources.affixes import common_start
 
 OPTION = "--data-root"
 MAX_SUGGESTIONS = 100
@@ -149,14 +150,9 @@ def similar_names(name: str, names: Iterable[str]) -> list[str]:
 
 def _common_ends(one: str, other: str) -> float:
     """Return how much of two texts is the same at their beginning and their end, from 0 to 1."""
-    start = _common_start(one, other)
-    end = _common_start(one[start:][::-1], other[start:][::-1])
+    start = len(common_start([one, other]))
+    end = len(common_start([one[start:][::-1], other[start:][::-1]]))
     return (start + end) / max(1, len(one), len(other))
-
-
-def _common_start(one: str, other: str) -> int:
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (left, right) in pairs if left != right), min(len(one), len(other)))
 
 
 def _absolute(text: str, keep_slash: bool = False) -> str:

@@ -185,37 +185,23 @@ def header(data: bytes) -> tuple[str, tuple[int, int]]:
         return _format_of(image), image.size
 
 
-def upright_size(path: Path) -> tuple[int, int]:
-    """Return the width and height of an image file as it is displayed, usually from its first bytes.
+def upright_size_and_turn(source: Path | bytes) -> tuple[Size, int]:
+    """Return the width and height of an image as it is displayed, and its EXIF orientation, from 1 to 8.
 
-    Raises UnusableImage and OSError.
+    Of a file, only the first bytes are read if they contain the size. Raises UnusableImage and OSError.
     """
-    return upright_size_and_turn(path)[0]
-
-
-def upright_size_and_turn(path: Path) -> tuple[tuple[int, int], int]:
-    """Return the width and height of an image file as it is displayed, and its EXIF orientation, from 1 to 8.
-
-    Raises UnusableImage and OSError.
-    """
-    if not path.is_file():
-        raise UnusableImage("not a regular file")
-    with open(path, "rb") as file:
-        data = file.read(_HEADER_BYTES)
-    try:
-        return upright_size_and_turn_of(data)
-    except UnusableImage:
-        if len(data) < _HEADER_BYTES:
-            raise
-        return upright_size_and_turn_of(read_source(path))  # such as TIFF files whose header is at the end
-
-
-def upright_size_of(data: bytes) -> tuple[int, int]:
-    return upright_size_and_turn_of(data)[0]
-
-
-def upright_size_and_turn_of(data: bytes) -> tuple[tuple[int, int], int]:
-    with _explained(data, MAX_PIXELS), _open(data) as image:
+    if isinstance(source, Path):
+        if not source.is_file():
+            raise UnusableImage("not a regular file")
+        with open(source, "rb") as file:
+            data = file.read(_HEADER_BYTES)
+        try:
+            return upright_size_and_turn(data)
+        except UnusableImage:
+            if len(data) < _HEADER_BYTES:
+                raise
+        source = read_source(source)  # such as TIFF files whose header is at the end
+    with _explained(source, MAX_PIXELS), _open(source) as image:
         width, height = image.size
         check_exif(image)
         turn = image.getexif().get(ORIENTATION, 1) if has_exif(image) else 1

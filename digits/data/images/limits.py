@@ -34,24 +34,7 @@ _BIG_TIFF_ORDERS = {b"II+\0": "<", b"MM\0+": ">"}
 # The tags of the offsets of strips and tiles.
 _PARTS = frozenset({273, 324})
 # Bytes of a value by its type.
-_SIZES = {
-    1: 1,
-    2: 1,
-    3: 2,
-    4: 4,
-    5: 8,
-    6: 1,
-    7: 1,
-    8: 2,
-    9: 4,
-    10: 8,
-    11: 4,
-    12: 8,
-    13: 4,
-    16: 8,
-    17: 8,
-    18: 8,
-}
+_SIZES = dict(zip((*range(1, 14), 16, 17, 18), (1, 1, 2, 4, 8, 1, 1, 2, 4, 8, 4, 8, 4, 8, 8, 8), strict=True))
 
 
 class LimitedFile(io.BytesIO):

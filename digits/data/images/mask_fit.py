@@ -10,7 +10,7 @@ from PIL import Image
 
 from digits.data.images.conversion import TRANSPOSITIONS
 from digits.data.images.frames import Frame, Frames, common_factor, examples
-from digits.data.images.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
+from digits.data.images.images import Size, UnusableImage, upright_size_and_turn
 from digits.data.sources.plan import ImageFolder, ImageSource, count_of, listed
 
 
@@ -21,10 +21,8 @@ def turned(mask: Image.Image, turn: int) -> Image.Image:
 
 def frame_of(source: ImageSource, name: str, mask: Image.Image) -> Frame:
     """Return the sizes of the image ``name`` and of its mask; raises UnusableImage and OSError."""
-    if isinstance(source, ImageFolder):
-        size, turn = upright_size_and_turn(source.root / name)
-    else:
-        size, turn = upright_size_and_turn_of(source.read(name))
+    stored = source.root / name if isinstance(source, ImageFolder) else source.read(name)
+    size, turn = upright_size_and_turn(stored)
     return Frame(name, mask.size, size, turn)
 
 

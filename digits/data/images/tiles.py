@@ -19,25 +19,13 @@ TILE_SIDE = 48
 MAX_TILES = 1024
 _GAP = 1
 # Colors of viridis (Smith and van der Walt, 2015) at equal distances; neighbors are interpolated.
-_VIRIDIS = np.array(
-    [
-        (68, 1, 84),
-        (72, 40, 120),
-        (62, 74, 137),
-        (49, 104, 142),
-        (38, 130, 142),
-        (31, 158, 137),
-        (53, 183, 121),
-        (109, 205, 89),
-        (180, 222, 44),
-        (253, 231, 37),
-    ],
-    np.float32,
-)
+_VIRIDIS = np.frombuffer(
+    bytes.fromhex("440154 482878 3e4a89 31688e 26828e 1f9e89 35b779 6dcd59 b4de2c fde725"), np.uint8
+).reshape(-1, 3)
 
 
 @dataclass(frozen=True)
-class Picture:
+class TilePicture:
     """A PNG file with the first ``shown`` of ``total`` maps, the ``low`` and ``high`` value of its colors."""
 
     png: bytes
@@ -61,7 +49,7 @@ def colorize(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 def draw_tiles(
     maps: NDArray[Any], limits: tuple[float, float] | None = None, side: int = TILE_SIDE
-) -> Picture:
+) -> TilePicture:
     """Draw maps, [maps, H, W] in false colors or [maps, H, W, 3] in color, as a grid that is nearly square.
 
     All maps share one scale, from the minimum to the maximum of all of them, or that of the ``limits``. Maps beyond
@@ -90,7 +78,7 @@ def draw_tiles(
     factor = max(1, min(math.ceil(side / max(height, width)), room))
     tiles = tiles.repeat(factor, 1).repeat(factor, 2)
     grid = images.arrange(tiles, columns, _GAP)
-    return Picture(images.encode(grid, "png"), grid.shape[1], grid.shape[0], shown, total, low, high)
+    return TilePicture(images.encode(grid, "png"), grid.shape[1], grid.shape[0], shown, total, low, high)
 
 
 def _reduction(side: int) -> int:

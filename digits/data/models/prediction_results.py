@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.core import schema
 from digits.core.files import MissingFile, UnreadableFile, open_plain
-from digits.data.models.predictions import MAX_FILE_BYTES, ROWS_FILE, Row
+from digits.data.models.predictions import MAX_FILE_BYTES, ROWS_FILE, Row, decode_line
 
 # The confusion matrix is omitted for models with more classes.
 MAX_MATRIX_CLASSES = 50
@@ -59,7 +58,7 @@ class PredictionResults:
                 self._reset()
             file.seek(self._end)
             while (line := file.readline(MAX_ROW_BYTES)).endswith(b"\n"):
-                self._add(_decode(line))
+                self._add(decode_line(line, Row, ROWS_FILE))
                 self._starts.append(self._end)
                 self._end += len(line)
         return None
@@ -84,7 +83,7 @@ class PredictionResults:
         with open_plain(self.folder / ROWS_FILE, below=self.folder) as file:
             for place in places:
                 file.seek(self._starts[place])
-                yield _decode(file.readline(MAX_ROW_BYTES))
+                yield decode_line(file.readline(MAX_ROW_BYTES), Row, ROWS_FILE)
 
     def accuracy(self, top: int = 1) -> float | None:
         """Return the top-k accuracy of the judged rows for k = ``top``, 1 or `TOP`; None if there are none."""
@@ -102,10 +101,3 @@ class PredictionResults:
             if predicted >= 0:
                 counts[truth, predicted] = count
         return counts
-
-
-def _decode(line: bytes) -> Row:
-    try:
-        return schema.decode(line, Row)
-    except (schema.Malformed, ValueError, RecursionError) as error:
-        raise UnreadableFile(f"{ROWS_FILE} is damaged: {error}") from error

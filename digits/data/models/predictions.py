@@ -21,7 +21,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, TypeVar
 
 import msgspec
 import numpy as np
@@ -34,6 +34,8 @@ from digits.core.recipe import FileName
 from digits.core.schema import Count
 from digits.data.arrays import read_blocks, read_rows
 from digits.data.models.result_folders import ResultFolders
+
+Line = TypeVar("Line")
 
 FOLDER = "predictions"
 FILE_NAME = "predictions.json"
@@ -200,10 +202,15 @@ def parse_list(
     return entries, problems
 
 
-def _lines(path: Path, type_: type[Any], below: Path) -> Iterator[Any]:
+def _lines(path: Path, type_: type[Line], below: Path) -> Iterator[Line]:
     data = read_bytes(path, MAX_FILE_BYTES, below=below)
     for line in data[: data.rfind(b"\n") + 1].splitlines():
-        try:
-            yield schema.decode(line, type_)
-        except (schema.Malformed, ValueError, RecursionError) as error:
-            raise UnreadableFile(f"{path.name} is damaged: {error}") from error
+        yield decode_line(line, type_, path.name)
+
+
+def decode_line(line: bytes, type_: type[Line], name: str) -> Line:
+    """Return the value in a line of the file ``name``; raises UnreadableFile."""
+    try:
+        return schema.decode(line, type_)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableFile(f"{name} is damaged: {error}") from error

@@ -9,18 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 # Words for targets that may directly follow or precede a letter.
-WORDS = (
-    "mask",
-    "label",
-    "seg",
-    "segmentation",
-    "gt",
-    "groundtruth",
-    "target",
-    "annotation",
-    "annot",
-    "matte",
-)
+WORDS = tuple("mask label seg segmentation gt groundtruth target annotation annot matte".split())
 # Targets of other tasks, which tools write beside those of classes; the train ids of Cityscapes leave out classes.
 _OTHERS = re.compile(
     r"colou?r|instance|panoptic|visual|overlay|edge|bound|depth|disp|preview|trainids", re.IGNORECASE
@@ -69,7 +58,7 @@ def _rests(name: str, others: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what follows the common beginning of ``name`` and of each of its neighbors in ``others``."""
     place = bisect_left(others, name)
     for other in others[max(0, place - _NEIGHBORS) : place + _NEIGHBORS]:
-        length = len(_beginning([name, other]))
+        length = len(common_start([name, other]))
         while length and not all(_is_end(name[:length], text[length:]) for text in (name, other)):
             length -= 1
         rests = name[length:], other[length:]
@@ -108,12 +97,13 @@ def _common(images: Sequence[str], targets: Sequence[str]) -> Iterator[Affixes]:
 
 def _ends(names: Sequence[str]) -> tuple[str, str]:
     """Return the word with which all names begin, and that with which all end, without their numbers."""
-    before = re.sub(r"[0-9]+\Z", "", _beginning(names))
-    after = _beginning([name[::-1] for name in names])[::-1]
+    before = re.sub(r"[0-9]+\Z", "", common_start(names))
+    after = common_start([name[::-1] for name in names])[::-1]
     return before, re.sub(r"\A[0-9]+", "", after)
 
 
-def _beginning(names: Sequence[str]) -> str:
+def common_start(names: Sequence[str]) -> str:
+    """Return the text with which all ``names`` begin."""
     first, last = min(names), max(names)
     pairs = enumerate(zip(first, last, strict=False))
     return first[: next((place for place, (one, other) in pairs if one != other), len(first))]

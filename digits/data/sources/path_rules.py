@@ -625,39 +625,33 @@ def _stem_of(name: str) -> str:
     return stem if stem and (dot + ending).lower() in EXTENSIONS else name
 
 
-def _nfc_stem(name: str) -> str:
-    return _nfc(_stem_of(name))
-
-
-def _folded_stem(name: str) -> str:
-    return _folded(_stem_of(name))
-
-
 # The rule for names whose endings do not matter.
 WITH_ENDINGS = "with the endings of the images"
 
 
+_SAME_NAMES: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("", str),
+    ("in another form of Unicode", _nfc),
+    ("in upper or lower case", _folded),
+    ("without the digits before uploaded files", lambda name: _folded(_not_uploaded(name))),
+)
+
+
 def _whole_names() -> Iterator[_Spelling]:
-    yield _Spelling("", str, str)
-    yield _Spelling("in another form of Unicode", _nfc, _nfc, _nfc)
-    yield _Spelling("in upper or lower case", _folded, _folded, _folded)
-    yield _Spelling(
-        "without the digits before uploaded files",
-        lambda name: _folded(_not_uploaded(name)),
-        lambda name: _folded(_not_uploaded(name)),
-        _folded,
-    )
+    for words, change in _SAME_NAMES:
+        yield _Spelling(words, change, change, change if change in (str, _nfc) else _folded)
 
 
 def _stems() -> Iterator[_Spelling]:
-    yield _Spelling(WITH_ENDINGS, _nfc_stem, _nfc_stem, _nfc)
-    yield _Spelling(f"{WITH_ENDINGS}, in upper or lower case", _folded_stem, _folded_stem, _folded)
-    yield _Spelling(
-        f"{WITH_ENDINGS}, without the digits before uploaded files",
-        lambda name: _folded_stem(_not_uploaded(name)),
-        lambda name: _folded_stem(_not_uploaded(name)),
-        _folded,
-    )
+    """Yield the spellings of `_whole_names` for names without their endings, in any form of Unicode."""
+    for words, change in _SAME_NAMES[1:]:
+        text = WITH_ENDINGS if change is _nfc else f"{WITH_ENDINGS}, {words}"
+        stem = partial(_stem_changed, change=change)
+        yield _Spelling(text, stem, stem, _nfc if change is _nfc else _folded)
+
+
+def _stem_changed(name: str, change: Callable[[str], str]) -> str:
+    return change(_stem_of(name))
 
 
 def _not_uploaded(name: str) -> str:

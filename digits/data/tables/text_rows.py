@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from digits.core.files import UnreadableFile, open_plain
-from digits.data.sources.plan import UnusableSource, show
+from digits.data.sources.plan import UnusableSource, naming_unreadable, show
 
 MAX_LINE_BYTES = 1 << 20
 # Blank lines take as long as others.
@@ -46,11 +46,8 @@ def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> 
     By default, the delimiter is detected. Reads ``max_bytes``, rounded up to a row, if given. Raises UnusableSource
     that names the line.
     """
-    try:
-        with open(path, "rb") as file:
-            yield from parse_rows(file, path.name, delimiter, max_bytes)
-    except OSError as error:
-        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    with naming_unreadable(path), open(path, "rb") as file:
+        yield from parse_rows(file, path.name, delimiter, max_bytes)
 
 
 def parse_rows(
@@ -115,11 +112,8 @@ def find_delimiter(path: Path) -> str:
     It is a tab if the first line contains one, else that of `DELIMITERS` after the shortest first cell: the text may
     contain the others.
     """
-    try:
-        with open(path, "rb") as file:
-            return _delimiter_in(file)
-    except OSError as error:
-        raise UnusableSource(f"{show(str(path))} cannot be read: {error.strerror}.") from error
+    with naming_unreadable(path), open(path, "rb") as file:
+        return _delimiter_in(file)
 
 
 def _delimiter_in(file: BinaryIO) -> str:

@@ -6,65 +6,23 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 
+
+def _pairs(words: str) -> list[tuple[str, str]]:
+    """Return the words of each pair, which a slash separates."""
+    return [(left, right) for left, _, right in (pair.partition("/") for pair in words.split())]
+
+
 # Parts of words, without their endings: a name counts only if there is another one with the opposite part.
-_PARTS = (
-    ("left", "right"),
-    ("link", "recht"),  # German, Dutch
-    ("gauche", "droite"),
-    ("gauche", "droit"),
-    ("izquierd", "derech"),
-    ("sinistr", "destr"),
-    ("esquerd", "direit"),
-    ("esquerr", "dret"),  # Catalan
-    ("stâng", "dreapt"),
-    ("stâng", "drept"),
-    ("venstre", "høyre"),
-    ("venstre", "højre"),
-    ("vänster", "höger"),
-    ("vasen", "oikea"),
-    ("lew", "praw"),
-    ("lev", "prav"),
-    ("ľav", "prav"),
-    ("lev", "desn"),
-    ("lijev", "desn"),
-    ("ezker", "eskuin"),
-    ("kiri", "kanan"),
-    ("trái", "phải"),
-    ("αριστερ", "δεξι"),
-    ("лев", "прав"),
-    ("лів", "прав"),
-    ("ляв", "десен"),
-    ("ляв", "дясн"),
-    ("左", "右"),
-    ("ひだり", "みぎ"),
-    ("왼", "오른"),
-    ("ซ้าย", "ขวา"),
-    ("बाएं", "दाएं"),
-    ("बायां", "दायां"),
-    ("שמאל", "ימין"),
-    ("يسار", "يمين"),
-    ("sinister", "dexter"),
-    ("port", "starboard"),
-    ("counterclockwise", "clockwise"),
-    ("anticlockwise", "clockwise"),
+_PARTS = _pairs(
+    "left/right link/recht gauche/droite gauche/droit izquierd/derech sinistr/destr esquerd/direit "
+    "esquerr/dret stâng/dreapt stâng/drept venstre/høyre venstre/højre vänster/höger vasen/oikea lew/praw "
+    "lev/prav ľav/prav lev/desn lijev/desn ezker/eskuin kiri/kanan trái/phải αριστερ/δεξι лев/прав "
+    "лів/прав ляв/десен ляв/дясн 左/右 ひだり/みぎ 왼/오른 ซ้าย/ขวา बाएं/दाएं बायां/दायां שמאל/ימין يسار/يمين "
+    "sinister/dexter port/starboard counterclockwise/clockwise anticlockwise/clockwise"
 )
 # Short words, which must not be a part of another one.
-_WORDS = (
-    ("l", "r"),
-    ("lt", "rt"),
-    ("lft", "rgt"),
-    ("lft", "rt"),
-    ("lh", "rh"),
-    ("lhs", "rhs"),
-    ("li", "re"),
-    ("sx", "dx"),
-    ("izq", "der"),
-    ("esq", "dir"),
-    ("os", "od"),
-    ("bal", "jobb"),
-    ("sol", "sağ"),
-    ("sol", "sag"),
-    ("ccw", "cw"),
+_WORDS = _pairs(
+    "l/r lt/rt lft/rgt lft/rt lh/rh lhs/rhs li/re sx/dx izq/der esq/dir os/od bal/jobb sol/sağ sol/sag ccw/cw"
 )
 # Besides these, single letters are those of a series, such as the classes of an alphabet.
 _SIDES = frozenset("lrcm")

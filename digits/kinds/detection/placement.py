@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from digits.data.images.frames import TOLERANCE, Frame, Frames, common_factor, examples, words
-from digits.data.images.images import Size, UnusableImage, upright_size_and_turn, upright_size_and_turn_of
+from digits.data.images.images import Size, UnusableImage, upright_size_and_turn
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 from digits.data.tables.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations
@@ -53,10 +53,8 @@ def measure_images(annotations: Annotations, root: Path) -> Iterator[Measured]:
     stored = annotations.stored
     for image in annotations.images:
         try:
-            if stored is not None:
-                yield Measured(image, *upright_size_and_turn_of(stored.read(image.file)))
-            else:
-                yield Measured(image, *upright_size_and_turn(root / image.file))
+            source = root / image.file if stored is None else stored.read(image.file)
+            yield Measured(image, *upright_size_and_turn(source))
         except (UnusableImage, OSError):
             yield Measured(image, None)
 

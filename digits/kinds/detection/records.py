@@ -242,7 +242,7 @@ class BoxMapping(RecordMapping):
 
 def _size(image: ImageFeature, features: ExampleFeatures) -> Size | None:
     try:
-        return images.upright_size_of(image.encoded(features))
+        return images.upright_size_and_turn(image.encoded(features))[0]
     except UnusableImage:
         return None
 

@@ -272,7 +272,7 @@ class TargetImageForm(
     def keep_size(self) -> None:
         try:
             found = next(item for item in walk_images(Path(self.feature_folder.data or "")) if item.files)
-            width, height = images.upright_size(found.root / found.files[0])
+            width, height = images.upright_size_and_turn(found.root / found.files[0])[0]
         except (StopIteration, UnusableSource, images.UnusableImage, OSError):
             width, height = self.resize_width.data, self.resize_height.data
         size = min(width, MAX_SIDE_PIXELS), min(height, MAX_SIDE_PIXELS)

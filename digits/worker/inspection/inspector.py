@@ -12,7 +12,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.data.images import images, tiles
-from digits.data.images.tiles import Picture
+from digits.data.images.tiles import TilePicture
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import count
 from digits.worker.training.models.trained import Trained
@@ -182,7 +182,7 @@ def as_maps(kernel: NDArray[Any]) -> NDArray[Any]:
     return np.moveaxis(filters, 3, 1).reshape(-1, *kernel.shape[:2])
 
 
-def as_json(picture: Picture) -> dict[str, Any]:
+def as_json(picture: TilePicture) -> dict[str, Any]:
     """Return a picture with its ``url``, ``width``, ``height``, numbers of tiles and limits."""
     numbers = dataclasses.asdict(picture)
     return {"url": images.data_uri(numbers.pop("png")), **numbers}

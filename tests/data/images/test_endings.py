@@ -107,7 +107,9 @@ def test_heic_photos_are_read_with_the_package(tmp_path: Path) -> None:
     save(tmp_path / "a.HEIC", 200, "HEIF")
     assert list_images(tmp_path).files == ["a.HEIC"]
     picture = images.open_picture(tmp_path / "a.HEIC", 3)
-    assert picture.size == (16, 12) == images.upright_size(tmp_path / "a.HEIC") and not picture.plain
+    assert (
+        picture.size == (16, 12) == images.upright_size_and_turn(tmp_path / "a.HEIC")[0] and not picture.plain
+    )
     assert abs(picture.pixels.astype(int) - [200, 55, 200]).max() < 6
 
 

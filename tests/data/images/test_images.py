@@ -291,7 +291,7 @@ def test_a_huge_jpeg_is_decoded_at_a_reduced_size(mode: str, orientation: int, l
     reduced = images.open_picture(data, 3, max_pixels=limit)
     assert reduced.size == whole.size == size and not reduced.plain
     assert reduced.image.width * reduced.image.height <= limit
-    assert images.upright_size_of(data) == size
+    assert images.upright_size_and_turn(data)[0] == size
     for how in images.RESIZE_MODES:
         same, small = whole.resize(18, 12, how).astype(int), reduced.resize(18, 12, how)
         assert abs(same - small).max() <= (40 if limit == 500 else 12)
@@ -733,7 +733,7 @@ def test_tiff_files_of_other_bands_are_refused_with_their_number(
     tmp_path: Path, data: bytes, bands: str
 ) -> None:
     (tmp_path / "a.tif").write_bytes(data)
-    for read in (lambda: images.load(data, 3), lambda: images.upright_size(tmp_path / "a.tif")):
+    for read in (lambda: images.load(data, 3), lambda: images.upright_size_and_turn(tmp_path / "a.tif")):
         with pytest.raises(UnusableImage) as caught:
             read()
         assert caught.value.reason == f"a TIFF file of {bands}"
