@@ -261,9 +261,7 @@ class Settings:
         "Maximum total size of the files that a dataset downloads from remote addresses, in MB, GB or TB.",
     )
     max_remote_files: int = _setting(
-        _count,
-        "1000000",
-        "Maximum number of files and folders that a dataset lists at remote addresses.",
+        _count, "1000000", "Maximum number of files and folders that a dataset lists at remote addresses."
     )
     max_image_pixels: int = _setting(
         _count,
@@ -271,20 +269,12 @@ class Settings:
         "Maximum number of pixels of an image that is decoded; larger JPEG files are decoded at a reduced size. Each "
         "pixel takes about 7 bytes of memory.",
     )
-    max_upload: int = _setting(
-        _bytes,
-        "20GB",
-        "Maximum size of an uploaded archive, in MB, GB or TB.",
-    )
+    max_upload: int = _setting(_bytes, "20GB", "Maximum size of an uploaded archive, in MB, GB or TB.")
     max_upload_unpacked: int = _setting(
-        _bytes,
-        "50GB",
-        "Maximum size of the files in an uploaded archive, in MB, GB or TB.",
+        _bytes, "50GB", "Maximum size of the files in an uploaded archive, in MB, GB or TB."
     )
     max_upload_files: int = _setting(
-        _count,
-        "200000",
-        "Maximum number of files and folders in an uploaded archive.",
+        _count, "200000", "Maximum number of files and folders in an uploaded archive."
     )
     max_upload_ratio: int = _setting(
         _count,
@@ -344,10 +334,7 @@ class Settings:
         option=None,
     )
     password: str = _setting(
-        _text,
-        "",
-        "Password that the login page asks for, in plain text or as an argon2 hash.",
-        option=None,
+        _text, "", "Password that the login page asks for, in plain text or as an argon2 hash.", option=None
     )
     standby: bool = _setting(
         _flag,
@@ -366,12 +353,7 @@ class Settings:
         "Offer the Ray cluster whose dashboard has this address, such as http://127.0.0.1:8265, as a compute target. "
         "The jobs folder must be on a file system that the nodes share. See [compute targets](compute.md#ray).",
     )
-    ray_token: str = _setting(
-        _text,
-        "",
-        "Token of a Ray cluster with `RAY_AUTH_MODE=token`.",
-        option=None,
-    )
+    ray_token: str = _setting(_text, "", "Token of a Ray cluster with `RAY_AUTH_MODE=token`.", option=None)
     cluster_jobs: int = _setting(
         _count,
         "1000",
@@ -403,10 +385,7 @@ class Settings:
         option="--log-file",
     )
     logfile_level: str = _setting(
-        _level,
-        "info",
-        f"Least important messages to log: {', '.join(LOG_LEVELS)}.",
-        option="--log-level",
+        _level, "info", f"Least important messages to log: {', '.join(LOG_LEVELS)}.", option="--log-level"
     )
     debug: bool = _setting(
         _flag,

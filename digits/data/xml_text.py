@@ -15,13 +15,7 @@ _MARKS = {
     b"\0<": "utf-16-be",
 }
 # What Windows writes under these names, by the name of Python's codec.
-_SUPERSETS = {
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
-    "big5": "cp950",
-    "shift_jis": "cp932",
-    "euc_kr": "cp949",
-}
+_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "big5": "cp950", "shift_jis": "cp932", "euc_kr": "cp949"}
 _OTHER_NAMES = {"x-sjis": "cp932", "windows-31j": "cp932", "x-gbk": "gb18030", "x-euc-jp": "euc_jp"}
 # Not the encodings of files: slow to decode, or with escapes that hide elements.
 _REFUSED = ("idna", "punycode", "utf-7", "hz", "unicode_escape", "raw_unicode_escape", "undefined")

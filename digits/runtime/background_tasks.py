@@ -52,12 +52,7 @@ class BackgroundTasks:
     """
 
     def __init__(
-        self,
-        runner: TaskRunner,
-        pool: str,
-        task_folder: str,
-        noun: str,
-        report: Callable[[Job, str], object],
+        self, runner: TaskRunner, pool: str, task_folder: str, noun: str, report: Callable[[Job, str], object]
     ) -> None:
         self._runner, self._report = runner, report
         self._pool, self._task_folder, self._noun = pool, task_folder, noun

@@ -106,11 +106,7 @@ class ShortTasks:
             self._discard(self._folder)
 
     def visualize(
-        self,
-        network: str,
-        dataset_folder: Path,
-        crop_size: int | None,
-        network_folder: Path | None = None,
+        self, network: str, dataset_folder: Path, crop_size: int | None, network_folder: Path | None = None
     ) -> ShortTaskResult:
         """Build ``network`` and report its layers. Raises Unavailable, like all methods that run a task.
 

@@ -229,8 +229,7 @@ def _on(dataset: Path | None, recipe: Train) -> Train:
         recipe = structs.replace(recipe, dataset=str(dataset.resolve()))
     if not (Path(recipe.dataset) / manifest.FILE_NAME).is_file():
         raise BadRequest(
-            f"there is no dataset in {recipe.dataset}",
-            "Name the folder of its job with --dataset FOLDER.",
+            f"there is no dataset in {recipe.dataset}", "Name the folder of its job with --dataset FOLDER."
         )
     return recipe
 

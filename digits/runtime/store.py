@@ -225,10 +225,7 @@ class Store:
         if children:
             names = ", ".join(f"“{child.name}”" for child in children[:5])
             more = f" and {len(children) - 5} more" if len(children) > 5 else ""
-            raise InUse(
-                f"“{job.name}” is used by {names}{more}.",
-                "Delete the jobs that use it first.",
-            )
+            raise InUse(f"“{job.name}” is used by {names}{more}.", "Delete the jobs that use it first.")
 
     def remove(self, job: Job) -> None:
         """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged."""

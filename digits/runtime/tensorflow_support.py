@@ -20,9 +20,7 @@ class TensorFlowSupport(NamedTuple):
     remedy: str = ""
 
 
-def find_tensorflow(
-    find: Callable[[str], ModuleSpec | None] = importlib.util.find_spec,
-) -> TensorFlowSupport:
+def find_tensorflow(find: Callable[[str], ModuleSpec | None] = importlib.util.find_spec) -> TensorFlowSupport:
     """Return whether the modules that the worker imports are installed. ``find`` looks up a module by name."""
     for module in ("tensorflow", "tf_slim"):
         spec = find(module)

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.core.settings import (
-    LoginPolicy,
-    Settings,
-    SettingsError,
-    described_settings,
-    read_settings,
-)
+from digits.core.settings import LoginPolicy, Settings, SettingsError, described_settings, read_settings
 
 
 def test_the_default_address_is_local():

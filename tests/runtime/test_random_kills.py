@@ -19,14 +19,7 @@ import psutil
 import pytest
 
 from digits.runtime.executors.processes import supervisor_of
-from tests.real_server import (
-    RealServer,
-    assert_all_end,
-    create_dataset,
-    processes_of,
-    rows,
-    start_training,
-)
+from tests.real_server import RealServer, assert_all_end, create_dataset, processes_of, rows, start_training
 from tests.site import bars
 
 pytestmark = pytest.mark.tensorflow

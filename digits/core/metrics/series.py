@@ -243,13 +243,7 @@ class Metrics(Struct):
 def row_json(event: events.Measured) -> dict[str, Any]:
     """Return one row in the format for browsers."""
     values = events.for_browser(event.values)
-    return {
-        "stage": event.stage,
-        "step": event.step,
-        "epoch": event.epoch,
-        "at": event.at,
-        "values": values,
-    }
+    return {"stage": event.stage, "step": event.step, "epoch": event.epoch, "at": event.at, "values": values}
 
 
 def _strip(column: list[float | None]) -> None:

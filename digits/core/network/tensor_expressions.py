@@ -70,10 +70,7 @@ def _compare(node: ast.Compare) -> ast.expr:
     return ast.copy_location(ast.UnaryOp(ast.Not(), call), node)
 
 
-_REWRITERS: dict[type[ast.AST], Callable[..., ast.expr]] = {
-    ast.Attribute: _attribute,
-    ast.Compare: _compare,
-}
+_REWRITERS: dict[type[ast.AST], Callable[..., ast.expr]] = {ast.Attribute: _attribute, ast.Compare: _compare}
 
 
 def _call(function: str, arguments: list[ast.expr], where: ast.expr) -> ast.Call:

@@ -20,13 +20,7 @@ from digits.core.schema import Count, Fraction
 from digits.core.splits import SPLITS, Split
 from digits.data.arrays import load_rows, write_array
 from digits.data.images.statistics import STATISTICS_DTYPE
-from digits.data.manifest import (
-    HEALTH_FILE,
-    HEALTH_RECORDS_FILE,
-    Manifest,
-    Sha256,
-    health_statistics_file,
-)
+from digits.data.manifest import HEALTH_FILE, HEALTH_RECORDS_FILE, Manifest, Sha256, health_statistics_file
 
 MAX_LISTED = 1000
 MAX_GROUPS = 100

@@ -32,10 +32,7 @@ _REMEDIES = (
     (r"limit of \S+ pixels", "Save smaller copies of these images."),
     ("not a number", "Write numbers like 1.5."),
     ("quotation mark", "Close every quotation mark."),
-    (
-        "several labels",
-        "Keep one label for each image, or create a dataset for multi-label classification.",
-    ),
+    ("several labels", "Keep one label for each image, or create a dataset for multi-label classification."),
     ("several values", "Keep one row for each image."),
 )
 _OTHER_REMEDY = "Correct or remove them."

@@ -73,11 +73,7 @@ class Shares:
         return parts
 
     def divide(
-        self,
-        sources: Mapping[str, AnyRecords],
-        groups: Iterable[Sequence[int]],
-        *,
-        keeps_order: bool = False,
+        self, sources: Mapping[str, AnyRecords], groups: Iterable[Sequence[int]], *, keeps_order: bool = False
     ) -> dict[str, AnyRecords]:
         """Return the records of each split: those of its own source, or its part of the source ``train``.
 

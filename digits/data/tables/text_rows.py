@@ -51,11 +51,7 @@ def read_rows(path: Path, delimiter: str = "", max_bytes: int | None = None) -> 
 
 
 def parse_rows(
-    file: BinaryIO,
-    name: str,
-    delimiter: str = "",
-    max_bytes: int | None = None,
-    max_lines: int | None = None,
+    file: BinaryIO, name: str, delimiter: str = "", max_bytes: int | None = None, max_lines: int | None = None
 ) -> Iterator[TextRow]:
     """Yield the rows of the open ``file`` called ``name``, like `read_rows`, which has at most ``max_lines``."""
     delimiter = delimiter or _delimiter_in(file)

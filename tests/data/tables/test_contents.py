@@ -25,11 +25,7 @@ def table(folder: Path, name: str, cells: list[str]) -> TableFile:
 @pytest.mark.parametrize(
     ("name", "cells", "message"),
     [
-        (
-            "EncodedPixels",
-            ["1 3", "", "10 5 20 4"],
-            "contains masks as run lengths .* COCO file",
-        ),
+        ("EncodedPixels", ["1 3", "", "10 5 20 4"], "contains masks as run lengths .* COCO file"),
         ("rle_mask", ["1 3 9 2"], "run lengths"),
         ("mask", ["1 3 9 2", "4 5 100 3 20000 7"], "run lengths"),
         ("embedding", [FEATURES, FEATURES], "lists of numbers.* If they are features"),
