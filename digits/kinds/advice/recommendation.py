@@ -150,7 +150,7 @@ class Recommendation:
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table: if ``applies`` to a dataset of one of the ``kinds``, recommend the first of ``networks``.
+    """A row of the table: if it ``applies`` to a dataset of one of the ``kinds``, recommend the first of ``networks``.
 
     ``name`` describes the case in words. Without ``kinds``, the rule applies to all; without ``networks``, the first
     one for the kind is recommended. ``settings`` change those in the comment of the network; by default, `from_scratch`
@@ -161,11 +161,11 @@ class Rule:
 
     name: str
     kinds: tuple[str, ...]
-    applies: Callable[[Facts, Resources], bool]
     networks: tuple[str, ...]
     reason: str
     settings: Callable[[Facts], Settings] | None = None
     pretrained: bool = False
+    applies: Callable[[Facts, Resources], bool] = lambda facts, resources: True
 
     def choose(self, offered: Mapping[str, Network], resources: Resources) -> Network | None:
         """Return the best of the networks ``offered``; None if there is none."""
@@ -315,6 +315,10 @@ def _early_stopping(epochs: int) -> Settings:
     return {"early_stopping_metric": "loss", "early_stopping_patience": str(max(5, epochs // 2))}
 
 
+def _is_large(facts: Facts, resources: Resources) -> bool:
+    return facts.side >= PHOTO_SIDE
+
+
 _CLASSES = ("image-classification",)
 _LABELS = (*_CLASSES, "image-multilabel")
 _NUMBERS = ("image-regression",)
@@ -326,129 +330,72 @@ _TUNED = (
 # The first rule that applies and has a network is taken.
 RULES = (
     Rule(
-        "photos, on a GPU",
-        (*_LABELS, *_NUMBERS),
+        "photos, on a GPU", (*_LABELS, *_NUMBERS), ON_GPU, _TUNED, fine_tuning, True,
         lambda facts, resources: facts.has_photos and resources.device == "gpu",
-        ON_GPU,
-        _TUNED,
-        fine_tuning,
-        pretrained=True,
     ),
     Rule(
-        "photos, on the CPU",
-        (*_LABELS, *_NUMBERS),
+        "photos, on the CPU", (*_LABELS, *_NUMBERS), ON_CPU, _TUNED, fine_tuning, True,
         lambda facts, resources: facts.has_photos,
-        ON_CPU,
-        _TUNED,
-        fine_tuning,
-        pretrained=True,
     ),
     Rule(
-        "grayscale images of at least 64×64",
-        (*_LABELS, *_NUMBERS),
-        lambda facts, resources: facts.side >= PHOTO_SIDE,
-        ("efficientnetlite",),
-        _TUNED,
-        fine_tuning,
-        pretrained=True,
+        "grayscale images of at least 64×64", (*_LABELS, *_NUMBERS), ("efficientnetlite",), _TUNED, fine_tuning, True,
+        _is_large,
     ),
     Rule(
-        "up to 20,000 color images of at least 24×24",
-        (*_LABELS, *_NUMBERS),
-        lambda facts, resources: facts.has_small_photos,
-        ("efficientnetlite",),
+        "up to 20,000 color images of at least 24×24", (*_LABELS, *_NUMBERS), ("efficientnetlite",),
         "{images} of {size} pixels, which are enlarged: fine-tuning {network} from ImageNet weights is usually far "
         "more accurate than training from scratch.",
-        fine_tuning,
-        pretrained=True,
+        fine_tuning, True,
+        lambda facts, resources: facts.has_small_photos,
     ),
     Rule(
-        "photos of at least 96×96, without weights",
-        _CLASSES,
-        lambda facts, resources: facts.has_photos and facts.side >= 96,
-        ("mobilenetv3",),
+        "photos of at least 96×96, without weights", _CLASSES, ("mobilenetv3",),
         "{images}, but no ImageNet weights are available: {network} is trained from scratch.",
+        applies=lambda facts, resources: facts.has_photos and facts.side >= 96,
     ),
     Rule(
-        "grayscale images of 16×16 to 64×64",
-        _CLASSES,
-        lambda facts, resources: facts.channels == 1 and max(facts.width, facts.height) <= 64,
-        ("lenet",),
+        "grayscale images of 16×16 to 64×64", _CLASSES, ("lenet",),
         "{images} of {size} pixels: a small network such as {network} is accurate and trains in minutes.",
+        applies=lambda facts, resources: facts.channels == 1 and max(facts.width, facts.height) <= 64,
     ),
     Rule(
-        "other images of less than 96×96",
-        _CLASSES,
-        lambda facts, resources: facts.side < 96,
-        ("resnet32",),
+        "other images of less than 96×96", _CLASSES, ("resnet32",),
         "{images} of {size} pixels: {network} is designed for small images.",
+        applies=lambda facts, resources: facts.side < 96,
     ),
+    Rule("larger images", _CLASSES, ("mobilenetv3",), "{images} of {size} pixels: {network} is fast on large images."),
+    Rule("all", ("image-processing",), ("dncnn",), "{network} returns images of the same size.", training_on_pixels),
     Rule(
-        "larger images",
-        _CLASSES,
-        lambda facts, resources: True,
-        ("mobilenetv3",),
-        "{images} of {size} pixels: {network} is fast on large images.",
-    ),
-    Rule(
-        "all",
-        ("image-processing",),
-        lambda facts, resources: True,
-        ("dncnn",),
-        "{network} returns images of the same size.",
-        training_on_pixels,
-    ),
-    Rule(
-        "all",
-        ("image-multilabel",),
-        lambda facts, resources: True,
-        ("multilabel",),
+        "all", ("image-multilabel",), ("multilabel",),
         "{images} of {size} pixels: {network} takes images of any size.",
     ),
     Rule(
-        "all",
-        _NUMBERS,
-        lambda facts, resources: True,
-        ("regression",),
+        "all", _NUMBERS, ("regression",),
         "{images} of {size} pixels: {network} takes images and numbers of any size.",
     ),
     Rule(
-        "at least 64×64",
-        ("image-object-detection",),
-        lambda facts, resources: facts.side >= PHOTO_SIDE,
-        ("fpn",),
+        "at least 64×64", ("image-object-detection",), ("fpn",),
         "{images} with boxes: {network} starts from ImageNet weights, so that a few dozen images can be enough.",
-        fine_tuning_resnet50_to_boxes,
-        pretrained=True,
+        fine_tuning_resnet50_to_boxes, True, _is_large,
     ),
     Rule(
-        "smaller, or without weights",
-        ("image-object-detection",),
-        lambda facts, resources: True,
-        ("detector",),
+        "smaller, or without weights", ("image-object-detection",), ("detector",),
         "{images} of {size} pixels: {network} is trained from scratch.",
         training_on_boxes,
     ),
     Rule(
-        "at least 64×64",
-        ("image-segmentation",),
-        lambda facts, resources: facts.side >= PHOTO_SIDE,
-        ("segmenter", "segmenter_resnet50"),
+        "at least 64×64", ("image-segmentation",), ("segmenter", "segmenter_resnet50"),
         "{images} with masks: fine-tuning {network} from ImageNet weights is usually far more accurate than training "
         "from scratch.",
-        fine_tuning_to_masks,
-        pretrained=True,
+        fine_tuning_to_masks, True, _is_large,
     ),
     Rule(
-        "smaller, or without weights",
-        ("image-segmentation",),
-        lambda facts, resources: True,
-        ("unet",),
+        "smaller, or without weights", ("image-segmentation",), ("unet",),
         "{images} with masks: {network} learns without weights from other images.",
         training_on_pixels,
     ),
-    Rule("all", (), lambda facts, resources: True, (), "{network} is designed for this kind of dataset."),
-)
+    Rule("all", (), (), "{network} is designed for this kind of dataset."),
+)  # fmt: skip
 
 
 def recommend(
