@@ -43,8 +43,11 @@ SECONDS_FOR_A_STEP = 180.0
 # The file of pretrained weights that a check downloads has about 100 MB.
 SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
-SECONDS_TO_IMPORT = 300.0
-SECONDS_TO_AUGMENT = 30.0
+SECONDS: dict[type[Recipe], float] = {
+    ImportModel: 300.0,
+    PreviewAugmentation: 30.0,
+    ObtainWeights: SECONDS_TO_DOWNLOAD,
+}
 QUEUE_SECONDS = 60.0
 EXPORTED_FOLDER = "exported"
 KEPT = 20
@@ -140,14 +143,14 @@ class ShortTasks:
                 seconds += SECONDS_TO_DOWNLOAD
             return self._run(folder, recipe, seconds, watch, request=spare)
 
-    def preview_augmentation(self, recipe: PreviewAugmentation, form: str = "") -> ShortTaskResult:
-        """Augment a few records of a dataset.
+    def run(self, recipe: Recipe, *, watch: str = "", form: str = "") -> ShortTaskResult:
+        """Run a task that needs nothing but its recipe, such as an import of a model. See `preflight` for ``watch``.
 
-        Stops the preview of the same ``form`` that is still running, if there is one: its settings are outdated. That
+        Stops the task of the same ``form`` that is still running, if there is one: its settings are outdated. That
         call then raises NotReady.
         """
         with self._new_folder() as folder:
-            return self._run(folder, recipe, SECONDS_TO_AUGMENT, form=form)
+            return self._run(folder, recipe, SECONDS[type(recipe)], watch, form=form)
 
     def export(self, job_folder: Path, snapshot: str, dataset_folder: Path) -> ShortTaskResult:
         """Write a ``snapshot`` of a model job as a SavedModel into `EXPORTED_FOLDER` of the result's folder."""
@@ -159,16 +162,6 @@ class ShortTasks:
                 target=str(folder / EXPORTED_FOLDER),
             )
             return self._run(folder, recipe, SECONDS_TO_EXPORT)
-
-    def import_model(self, recipe: ImportModel) -> ShortTaskResult:
-        """Import a model into the folder of a new job."""
-        with self._new_folder() as folder:
-            return self._run(folder, recipe, SECONDS_TO_IMPORT)
-
-    def obtain_weights(self, recipe: ObtainWeights, watch: str = "") -> ShortTaskResult:
-        """Find or download ImageNet weights. Meanwhile, `watched` reports the progress under the name ``watch``."""
-        with self._new_folder() as folder:
-            return self._run(folder, recipe, SECONDS_TO_DOWNLOAD, watch)
 
     def watched(self, watch: str) -> TaskState | None:
         """Return the current state of a preflight or download, or None if there is none with this name."""

@@ -52,7 +52,7 @@ def preview() -> AnyResponse:
         augment=form.augmentation(),
         seed=(limited("seed") or 0) % 2**31,
     )
-    made = services().short_tasks.preview_augmentation(recipe, request.form.get("form", "")[:100])
+    made = services().short_tasks.run(recipe, form=request.form.get("form", "")[:100])
     if made.state.failure:
         raise BadRequest(made.state.failure.message, made.state.failure.hint)
     try:

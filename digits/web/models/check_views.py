@@ -144,7 +144,7 @@ def obtain_weights(name: str) -> AnyResponse:
     if found := places.find(CATALOG[name]):
         return jsonify(ObtainedWeights(str(found)))
     recipe = ObtainWeights(name=name, weights_folder=str(places.folder), weights_sources=[*places.sources])
-    download = services().short_tasks.obtain_weights(recipe, request.form.get("watch", ""))
+    download = services().short_tasks.run(recipe, watch=request.form.get("watch", ""))
     if download.state.failure:
         return _preview_failed(download)
     return jsonify(ObtainedWeights((download.state.result or {})["path"]))

@@ -47,7 +47,7 @@ def import_model(recipe: ImportModel, name: str = "", group: str = "") -> ModelJ
     with services().store.creation() as new_folder:
         folder = new_folder()
         recipe.target = str(folder)
-        result = services().short_tasks.import_model(recipe)
+        result = services().short_tasks.run(recipe)
         failure = result.state.failure
         services().short_tasks.forget(result)
         if failure:
