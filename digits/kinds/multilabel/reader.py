@@ -134,11 +134,7 @@ class LabeledImages:
 
     def targets(self, labels: list[str]) -> list[NDArray[np.float32]]:
         """Return zeros and ones for ``labels``, float32 [labels], for each image."""
-        places = {label: index for index, label in enumerate(labels)}
-        values = np.zeros((len(self.labels_of), len(labels)), np.float32)
-        for row, labels_of_image in zip(values, self.labels_of.values(), strict=True):
-            row[[places[label] for label in labels_of_image]] = 1
-        return list(values)
+        return records.encode(labels, list(self.labels_of.values()))
 
 
 def read(recipe: CreateMultilabel, progress: Progress) -> Plan:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from msgspec import structs
+from numpy.typing import NDArray
 
 from digits.data.records.features import (
     BYTES,
@@ -153,6 +154,15 @@ def no_labels(noun: str, names: list[str]) -> str:
     return f"{count_of(len(names), noun)} {verb} no labels: {first_lines(names)}."
 
 
+def encode(labels: Sequence[str], of_images: Sequence[Collection[str]]) -> list[NDArray[np.float32]]:
+    """Return zeros and ones for ``labels``, float32 [labels], for the labels of each image."""
+    places = {label: index for index, label in enumerate(labels)}
+    values = np.zeros((len(of_images), len(labels)), np.float32)
+    for row, own in zip(values, of_images, strict=True):
+        row[[places[label] for label in own]] = 1
+    return list(values)
+
+
 def read(
     recipe: CreateMultilabel, progress: Progress, notes: SourceNotes
 ) -> tuple[dict[str, SplitPlan], list[str]]:
@@ -169,13 +179,9 @@ def read(
         raise UnusableSource("The records have no labels.", "Choose another feature.")
     if len(labels) > MAX_LABELS:
         raise too_many(len(labels))
-    places = {label: index for index, label in enumerate(labels)}
     for name, split in splits.items():
-        targets = np.zeros((len(split), len(labels)), np.float32)
-        for row, own in zip(targets, split.targets, strict=True):
-            row[[places[label] for label in own]] = 1
         unlabeled = [show(file) for file, own in zip(split.files, split.targets, strict=True) if not own]
         if unlabeled:
             notes.warnings.append(no_labels(f"{name} image", unlabeled))
-        split.targets = list(targets)
+        split.targets = encode(labels, split.targets)
     return divide_records(splits, recipe), labels

@@ -13,8 +13,8 @@ from digits.data.sources.plan import UnusableSource, count_of, listed, naming_un
 from digits.data.tables.tables import Faults
 from digits.kinds.detection.annotations import AnnotatedImage, Annotations, declared_size
 from digits.kinds.detection.formats.format import Format, Source
-from digits.kinds.detection.formats.json_shapes import ellipse, polygon, rectangle
-from digits.kinds.detection.formats.label_files import InvalidAnnotation, number_in
+from digits.kinds.detection.formats.json_shapes import ellipse, polygon, rectangle, rotate
+from digits.kinds.detection.formats.label_files import InvalidAnnotation, naming, number_in
 from digits.kinds.detection.formats.voc import parse_xml
 from digits.kinds.sources.shapes import Form, Rectangle, Rings, RunLengths, Shape, Surroundings, from_rows
 
@@ -121,24 +121,17 @@ def _form(item: Element, where: str) -> Form:
     if not angle % (2 * math.pi):
         return Rectangle(left, top, right, bottom)
     x, y, width, height = (left + right) / 2, (top + bottom) / 2, (right - left) / 2, (bottom - top) / 2
-    cosine, sine = math.cos(angle), math.sin(angle)
-    signs = ((-1, -1), (1, -1), (1, 1), (-1, 1))
-    corners = [
-        (x + a * width * cosine - b * height * sine, y + a * width * sine + b * height * cosine)
-        for a, b in signs
-    ]
-    return polygon(corners, where)
+    corners = [(-width, -height), (width, -height), (width, height), (-width, height)]
+    return polygon(rotate(corners, x, y, angle), where)
 
 
 def _mask(item: Element, where: str) -> RunLengths:
     """Return a brush mask: run lengths of the rows of a rectangle, which begin outside."""
     left, top, width, height = (_number(item, key, where) for key in ("left", "top", "width", "height"))
-    try:
-        lengths = [text.strip() for text in item.get("rle", "").split(",")]
+    lengths = [text.strip() for text in item.get("rle", "").split(",")]
+    with naming(where):
         frame = Rectangle(left, top, left + width, top + height)
         return from_rows(lengths, round(width), round(height), frame)
-    except (ValueError, OverflowError) as error:
-        raise InvalidAnnotation(f"{where}: {error}") from None
 
 
 def _points(item: Element, where: str) -> list[tuple[float, float]]:

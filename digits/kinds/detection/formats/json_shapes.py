@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from digits.data import loose_json
 from digits.data.numbers import parse_number
 from digits.data.sources.plan import UnusableSource
-from digits.kinds.detection.annotations import AnnotatedImage
-from digits.kinds.detection.formats.label_files import InvalidAnnotation
+from digits.kinds.detection.annotations import AnnotatedImage, Annotations
+from digits.kinds.detection.formats.format import Source
+from digits.kinds.detection.formats.label_files import InvalidAnnotation, LabelFolder, naming
 from digits.kinds.sources.shapes import Rectangle, Rings, Surroundings
 
 # A multiple of four, so that the box around a circle is exact.
@@ -35,10 +36,8 @@ def items(value: Any) -> list[dict[str, Any]]:
 
 def number(value: Any, where: str) -> float:
     """Return a finite number, which may be written as a text; raises InvalidAnnotation."""
-    try:
+    with naming(where):
         return parse_number(value)
-    except ValueError as error:
-        raise InvalidAnnotation(f"{where}: {error}") from None
 
 
 def numbers(item: dict[str, Any], keys: Iterable[str], where: str) -> list[float]:
@@ -76,17 +75,27 @@ def surroundings(points: list[tuple[float, float]], where: str) -> Surroundings:
 
 def ellipse(x: float, y: float, width: float, height: float, angle: float = 0.0) -> list[tuple[float, float]]:
     """Return the outline of an ellipse with half the ``width`` and ``height``, rotated by ``angle`` in radians."""
-    points = []
-    for step in range(_CORNERS_OF_ELLIPSES):
-        turn = 2 * math.pi * step / _CORNERS_OF_ELLIPSES
-        across, down = width * math.cos(turn), height * math.sin(turn)
-        points.append(
-            (
-                x + across * math.cos(angle) - down * math.sin(angle),
-                y + across * math.sin(angle) + down * math.cos(angle),
-            )
-        )
-    return points
+    turns = (2 * math.pi * step / _CORNERS_OF_ELLIPSES for step in range(_CORNERS_OF_ELLIPSES))
+    return rotate([(width * math.cos(turn), height * math.sin(turn)) for turn in turns], x, y, angle)
+
+
+def rotate(points: list[tuple[float, float]], x: float, y: float, angle: float) -> list[tuple[float, float]]:
+    """Return ``points``, which are relative to ``x`` and ``y``, rotated around these by ``angle`` in radians."""
+    cosine, sine = math.cos(angle), math.sin(angle)
+    return [(x + a * cosine - b * sine, y + a * sine + b * cosine) for a, b in points]
+
+
+def open_folder(
+    source: Source,
+    folder: LabelFolder,
+    parse: Callable[[bytes, Counter[str]], AnnotatedImage],
+    classes: Iterable[str] = (),
+) -> Annotations:
+    """Return the annotations in the files of ``folder``; ``parse`` counts the shapes that are not used by name."""
+    unused: Counter[str] = Counter()
+    found = folder.annotations(lambda data: parse(data, unused), classes)
+    found.images = report_unused(found.images, unused, found.remarks, source.needs_outlines)
+    return found
 
 
 def report_unused(

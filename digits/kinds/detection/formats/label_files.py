@@ -42,6 +42,15 @@ class InvalidAnnotation(ValueError):
     """An annotation file is invalid; the message names the line or element."""
 
 
+@contextlib.contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Raise InvalidAnnotation with the place of a number or a mask that cannot be used."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise InvalidAnnotation(f"{where}: {error}") from None
+
+
 Parse = Callable[[bytes], list[Shape] | AnnotatedImage]
 
 

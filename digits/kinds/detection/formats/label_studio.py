@@ -24,8 +24,9 @@ from digits.kinds.detection.formats.json_shapes import (
     polygon,
     rectangle,
     report_unused,
+    rotate,
 )
-from digits.kinds.detection.formats.label_files import InvalidAnnotation
+from digits.kinds.detection.formats.label_files import InvalidAnnotation, naming
 from digits.kinds.sources.shapes import Form, Placement, RunLengths, Shape, from_brush
 
 MAX_BYTES = 512 << 20
@@ -150,10 +151,8 @@ def _form(value: dict[str, Any], size: tuple[int, int] | None, where: str) -> Fo
     if "rle" in value:
         if not size:
             raise InvalidAnnotation(f"{where}: a mask without original_width and original_height")
-        try:
+        with naming(where):
             return RunLengths.of(from_brush(value["rle"], width, height)).moved(to_fractions)
-        except ValueError as error:
-            raise InvalidAnnotation(f"{where}: {error}") from None
     if "x" not in value:
         return None
     rotation = number(value.get("rotation") or 0, where)
@@ -178,12 +177,8 @@ def _form(value: dict[str, Any], size: tuple[int, int] | None, where: str) -> Fo
     if not rotation % 360:
         return rectangle([(left, top), (left + across, top + down)], where).moved(to_fractions)
     # Label Studio rotates around the corner at the top left.
-    cosine, sine = math.cos(math.radians(rotation)), math.sin(math.radians(rotation))
-    corners = [
-        (left + x * cosine - y * sine, top + x * sine + y * cosine)
-        for x, y in ((0, 0), (across, 0), (across, down), (0, down))
-    ]
-    return polygon(corners, where).moved(to_fractions)
+    corners = [(0.0, 0.0), (across, 0.0), (across, down), (0.0, down)]
+    return polygon(rotate(corners, left, top, math.radians(rotation)), where).moved(to_fractions)
 
 
 def _looks_like(head: bytes) -> bool:

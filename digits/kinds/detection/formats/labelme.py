@@ -14,13 +14,13 @@ from digits.kinds.detection.formats.json_shapes import (
     ellipse,
     items,
     load,
+    open_folder,
     pairs,
     polygon,
     rectangle,
-    report_unused,
     surroundings,
 )
-from digits.kinds.detection.formats.label_files import InvalidAnnotation, LabelFolder
+from digits.kinds.detection.formats.label_files import InvalidAnnotation, LabelFolder, naming
 from digits.kinds.sources.shapes import Form, Rectangle, RunLengths, Shape, from_bitmap
 
 # LabelMe's name of regions without annotations.
@@ -76,10 +76,8 @@ def _form(kind: str, points: list[tuple[float, float]], item: dict[str, Any], wh
 
 def _mask(corners: Rectangle, text: Any, where: str) -> RunLengths:
     """Return the pixels of a mask, whose first and last pixels are the ``corners``."""
-    try:
+    with naming(where):
         mask = from_bitmap(text)
-    except ValueError as error:
-        raise InvalidAnnotation(f"{where}: {error}") from None
     height, width = mask.shape
     across, down = corners.right - corners.left + 1, corners.bottom - corners.top + 1
     if max(abs(width - across), abs(height - down)) > 1:
@@ -95,11 +93,7 @@ def _looks_like(head: bytes) -> bool:
 
 
 def _open(source: Source) -> Annotations:
-    unused: Counter[str] = Counter()
-    folder = LabelFolder(source.labels, source.images, ".json")
-    annotations = folder.annotations(lambda data: parse(data, unused))
-    annotations.images = report_unused(annotations.images, unused, annotations.remarks, source.needs_outlines)
-    return annotations
+    return open_folder(source, LabelFolder(source.labels, source.images, ".json"), parse)
 
 
 FORMAT = Format(

@@ -15,13 +15,13 @@ from digits.kinds.detection.formats.format import Format, Source
 from digits.kinds.detection.formats.json_shapes import (
     items,
     load,
+    open_folder,
     pairs,
     polygon,
     rectangle,
-    report_unused,
     surroundings,
 )
-from digits.kinds.detection.formats.label_files import MAX_LABEL_BYTES, InvalidAnnotation, LabelFolder
+from digits.kinds.detection.formats.label_files import MAX_LABEL_BYTES, InvalidAnnotation, LabelFolder, naming
 from digits.kinds.sources.shapes import Rectangle, RunLengths, Shape, from_bitmap
 
 _META = "meta.json"
@@ -69,10 +69,8 @@ def _bitmap(value: Any, where: str) -> RunLengths:
     """Return the pixels of a bitmap, whose ``origin`` is its corner at the top left."""
     bitmap = value if isinstance(value, dict) else {}
     ((left, top),) = pairs([bitmap.get("origin")], f"{where}, origin of the bitmap")
-    try:
+    with naming(where):
         mask = from_bitmap(bitmap.get("data"), is_packed=True)
-    except ValueError as error:
-        raise InvalidAnnotation(f"{where}: {error}") from None
     height, width = mask.shape
     return RunLengths.of(mask, Rectangle(left, top, left + width, top + height))
 
@@ -105,13 +103,8 @@ def _looks_like(head: bytes) -> bool:
 
 
 def _open(source: Source) -> Annotations:
-    unused: Counter[str] = Counter()
-    folder = _Project(source.labels, source.images, ".json")
-    annotations = folder.annotations(
-        lambda data: parse(data, unused), dict.fromkeys(_classes(source.labels, source.images))
-    )
-    annotations.images = report_unused(annotations.images, unused, annotations.remarks, source.needs_outlines)
-    return annotations
+    classes = dict.fromkeys(_classes(source.labels, source.images))
+    return open_folder(source, _Project(source.labels, source.images, ".json"), parse, classes)
 
 
 FORMAT = Format(
