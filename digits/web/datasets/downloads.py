@@ -23,7 +23,7 @@ from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 
-blueprint = Blueprint("exports", __name__)
+blueprint = Blueprint("downloads", __name__)
 
 
 @blueprint.get("/datasets/<job_id>/download.<ending>")

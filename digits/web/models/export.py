@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,15 +29,6 @@ from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 
 _NAMES = ", ".join(f'"{name}"' for name in FORMATS)
-
-
-@dataclass(frozen=True)
-class Served:
-    """The files of an unpacked SavedModel for TensorFlow Serving, and the signature with the numbers of this server."""
-
-    folder: str = exports.SERVED_FOLDER
-    file: str = exports.SERVING_FILE
-    signature: str = exports.PREDICTIONS_SIGNATURE
 
 
 def _recipe(job: ModelJob) -> Export:
@@ -111,7 +101,7 @@ export = Activity(
     resource=Exports,
     result=_result,
     started=lambda job, recipe: {"snapshot": recipe.snapshot},
-    choices=lambda job: Served(),
+    choices=lambda job: exports,
     template="_export.html",
     is_aside=True,
 )

@@ -12,13 +12,13 @@ from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.offload import in_thread
-from digits.web.records import download_formats
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, find_dataset, shown_size
 from digits.web.records.pending import pending_words
@@ -65,7 +65,7 @@ def show(job_id: str) -> str:
         pending=pending_words(job) if body is not None else "",
         skipped=dataset_serializers.skipped(job),
         changes=dataset_serializers.changes(job),
-        downloads=download_formats.offered(job) if body is not None else [],
+        downloads=formats_of(job.data_kind) if body is not None else {},
         panels=panels_of(job) if body is not None and manifest is not None else [],
         models=serializers.rows(models.items),
         models_page=models,

@@ -28,13 +28,13 @@ from digits.data.targets.target import Target
 from digits.kinds import Kind
 from digits.kinds.forms.request_fields import nearest
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.export import formats_of
 from digits.kinds.versions.pending_edits import Pending
 from digits.kinds.views import views_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.jobs.query import MAX_PAGE, Page
 from digits.web.offload import in_thread
-from digits.web.records import download_formats
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import (
     RecordImages,
@@ -135,7 +135,8 @@ def show(kind: Kind) -> str:
         legend=manifest.target.legend(
             has_ignored=any(box.ignored for item in explored.items for box in item.boxes)
         ),
-        annotation_download=download_formats.for_annotation_tools(job),
+        annotation_format=views.annotation_format,
+        annotation_download=formats_of(job.data_kind).get(views.annotation_format),
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
         edits=in_thread(_escaped, pending(job)),

@@ -29,6 +29,7 @@ class JobRow(BriefJob):
 
     type: str
     type_title: str
+    is_imported: bool
     data_kind: str | None
     kind_title: str
     picture: str | None
@@ -97,7 +98,6 @@ class JobPage(JobRow):
 
     notes: str
     can_resume: bool
-    is_imported: bool
     groups: list[str]
     history: list[tuple[Status, float]]
     place: str
