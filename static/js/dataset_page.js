@@ -41,7 +41,7 @@ function drawCounts(splits) {
 
   const title = document.getElementById('counts-title').textContent;
   const table = element('table', 'counts-table', element('caption', 'visually-hidden', title), element('tbody', '', ...rows.map((row) => countRow(row, most))));
-  const scroll = rows.length > 20 ? scrolling('counts-scroll', `${title} table`, table) : element('div', 'counts-scroll', table);
+  const scroll = rows.length > 20 ? scrolling('scroll', `${title} table`, table) : element('div', '', table);
   counts.replaceChildren(scroll);
   drawLegend(present, rows);
 }

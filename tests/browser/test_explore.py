@@ -30,7 +30,7 @@ def shapes(server: ServerProcess, create: Callable[..., dict[str, Any]]) -> str:
 def test_records_are_filtered(page: Page, page_faults: object, shapes: str) -> None:
     page.goto(f"/datasets/{shapes}")
     page.get_by_role("button", name="Check", exact=True).click()
-    expect(page.locator(".histogram").first).to_be_visible()
+    expect(page.locator(".bins").first).to_be_visible()
     page.get_by_role("link", name="Explore").first.click()
     total, labels = page.locator("#explore-total"), page.locator(".gallery-label")
     expect(total).to_have_text("27 training images")
