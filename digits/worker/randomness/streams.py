@@ -13,6 +13,7 @@ its calls in a variable, which is saved.
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -128,75 +129,35 @@ def _pair(key: int, number: tf.Tensor) -> dict[str, Any]:
     return {"seed": tf.stack([tf.constant(key >> 1, tf.int64), number])}
 
 
-def _uniform(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
-    return raw.StatelessRandomUniformV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
-
-
-def _uniform_int(at: Any, shape: Any, minval: Any, maxval: Any, name: Any = None) -> Any:
-    return raw.StatelessRandomUniformIntV2(
-        shape=shape, minval=minval, maxval=maxval, name=name, **_philox(*at)
-    )
-
-
-def _normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
-    return raw.StatelessRandomNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
-
-
-def _truncated_normal(at: Any, shape: Any, dtype: Any, name: Any = None) -> Any:
-    return raw.StatelessTruncatedNormalV2(shape=shape, dtype=dtype, name=name, **_philox(*at))
-
-
-def _truncated_normals(
-    at: Any, shape: Any, means: Any, stdevs: Any, minvals: Any, maxvals: Any, name: Any = None
-) -> Any:
-    return raw.StatelessParameterizedTruncatedNormal(
-        shape=shape, means=means, stddevs=stdevs, minvals=minvals, maxvals=maxvals, name=name, **_pair(*at)
-    )
-
-
-def _gamma(at: Any, shape: Any, alpha: Any, name: Any = None) -> Any:
-    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(alpha)], 0)
-    return raw.StatelessRandomGammaV2(shape=whole, alpha=alpha, name=name, **_pair(*at))
-
-
-def _poisson(at: Any, shape: Any, rate: Any, dtype: Any = tf.int64, name: Any = None) -> Any:
-    whole = tf.concat([tf.cast(shape, tf.int32), tf.shape(rate)], 0)
-    return raw.StatelessRandomPoisson(shape=whole, lam=rate, dtype=dtype, name=name, **_pair(*at))
-
-
-def _multinomial(
-    at: Any, logits: Any, num_samples: Any, output_dtype: Any = tf.int64, name: Any = None
-) -> Any:
-    return raw.StatelessMultinomial(
-        logits=logits, num_samples=num_samples, output_dtype=output_dtype, name=name, **_pair(*at)
-    )
-
-
-def _shuffle(at: Any, value: Any, name: Any = None) -> Any:
+def _shuffle(value: Any, name: Any, **philox: Any) -> Any:
     value = tf.convert_to_tensor(value)
-    draws = raw.StatelessRandomUniformV2(shape=tf.shape(value)[:1], dtype=tf.float32, **_philox(*at))
+    draws = raw.StatelessRandomUniformV2(shape=tf.shape(value)[:1], dtype=tf.float32, **philox)
     return tf.gather(value, tf.argsort(draws, stable=True), name=name)
 
 
-_NUMBERS: dict[str, Callable[..., Any]] = {
-    "random_uniform": _uniform,
-    "random_uniform_int": _uniform_int,
-    "random_standard_normal": _normal,
-    "truncated_normal": _truncated_normal,
-    "parameterized_truncated_normal": _truncated_normals,
-    "random_gamma": _gamma,
-    "random_poisson_v2": _poisson,
-    "multinomial": _multinomial,
-    "random_shuffle": _shuffle,
+# The stateless operations with the same distributions, and what identifies their numbers.
+_STATELESS: dict[str, tuple[Callable[..., Any], Callable[..., dict[str, Any]]]] = {
+    "random_uniform": (raw.StatelessRandomUniformV2, _philox),
+    "random_uniform_int": (raw.StatelessRandomUniformIntV2, _philox),
+    "random_standard_normal": (raw.StatelessRandomNormalV2, _philox),
+    "truncated_normal": (raw.StatelessTruncatedNormalV2, _philox),
+    "parameterized_truncated_normal": (raw.StatelessParameterizedTruncatedNormal, _pair),
+    "random_gamma": (raw.StatelessRandomGammaV2, _pair),
+    "random_poisson_v2": (raw.StatelessRandomPoisson, _pair),
+    "multinomial": (raw.StatelessMultinomial, _pair),
+    "random_shuffle": (_shuffle, _philox),
 }
+# Arguments with other names there.
+_RENAMED = {"stdevs": "stddevs", "rate": "lam"}
 
 
 @functools.cache
 def _install() -> None:
     """Replace all random operations. Outside of `Randomness.draw_for` they are unchanged."""
-    for name, stand_in in _NUMBERS.items():
-        _replace(gen_random_ops, name, stand_in)
-        _replace(raw, _class_name(name), stand_in)
+    for name in _STATELESS:
+        signature = inspect.signature(getattr(gen_random_ops, name))
+        _replace(gen_random_ops, name, signature, *_STATELESS[name])
+        _replace(raw, name.title().replace("_", ""), signature, *_STATELESS[name])
     original = random_seed.get_seed
 
     @functools.wraps(original)
@@ -269,7 +230,7 @@ def _run_in_order(while_loop: Callable[..., Any]) -> Callable[..., Any]:
     return ordered
 
 
-def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
+def _replace(module: Any, name: str, signature: inspect.Signature, stateless: Any, identify: Any) -> None:
     original = getattr(module, name)
 
     @functools.wraps(original)
@@ -277,9 +238,13 @@ def _replace(module: Any, name: str, stand_in: Callable[..., Any]) -> None:
         draw = _draw_in_trace()
         if draw is None:
             return original(*args, **kwargs)
-        kwargs.pop("seed", None)
-        kwargs.pop("seed2", None)
-        return stand_in(draw.next(), *args, **kwargs)
+        bound = signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        given = {_RENAMED.get(key, key): value for key, value in bound.arguments.items() if key[:4] != "seed"}
+        place = draw.next()
+        for parameter in given.keys() & {"alpha", "lam"}:
+            given["shape"] = tf.concat([tf.cast(given["shape"], tf.int32), tf.shape(given[parameter])], 0)
+        return stateless(**given, **identify(*place))
 
     patched_names.install(module, name, function)
 
@@ -290,7 +255,3 @@ def _is_traced(graph: tf.Graph) -> bool:
     while current is not None and current is not graph and not tf.executing_eagerly():
         current = getattr(current, "outer_graph", None)
     return current is graph and not tf.executing_eagerly()
-
-
-def _class_name(name: str) -> str:
-    return "".join(part.capitalize() for part in name.split("_"))
