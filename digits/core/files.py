@@ -99,14 +99,6 @@ def make_folder(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, "Links are not followed", str(path))
 
 
-def make_private_folder(path: Path) -> None:
-    """Create the folder ``path`` if it does not exist; raises PermissionError if another user can open its files."""
-    path.mkdir(mode=0o700, exist_ok=True)
-    state = os.lstat(path)
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & 0o077:
-        raise PermissionError(errno.EACCES, "it is not a folder that only this user can open", str(path))
-
-
 @contextlib.contextmanager
 def locked(path: Path, seconds: float, report_waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold the exclusive lock of the file ``path``, which no other user can lock; it is created if it does not exist.

@@ -244,11 +244,11 @@ class Records:
         self.bytes = len(self) * self._decoder.record_bytes
         self._claim: memory.Claim | None = None
         if budget_bytes is None:
-            free_on_gpu = memory.free_gpu_bytes()  # the driver may hang: ask it before the lock
-            with memory.locked():
-                self._memory = memory.budget(free_on_gpu, taken)
-                if self.is_resident:
-                    self._claim = memory.Claim(self.bytes)
+            free_on_gpu = memory.free_gpu_bytes()  # before the claim, because the driver may hang
+            self._claim = memory.Claim(self.bytes)
+            self._memory = memory.budget(free_on_gpu, taken)
+            if not self.is_resident:
+                self._claim.end()
         else:
             self._memory = memory.Budget(budget_bytes, memory.free_bytes())
         self._decoded: tuple[tf.Tensor, tf.Tensor] | None = None

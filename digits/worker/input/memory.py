@@ -1,36 +1,29 @@
 """Memory for decoded images: how much is free, and how much other trainings are about to use.
 
 The kernel reports memory as free until it is used. Trainings that start together would therefore all count on the
-same memory, so each claims its share first. A claim is a socket whose name in the kernel's abstract namespace contains
-the size: all processes can list it, whichever server started them, and it ends with its process, however that ends.
-Other local users could make false claims; trainings would then only read their images from disk.
+same memory, so each claims its share before it looks at those of others, and gives it up if they do not fit together.
+A claim is a socket whose name in the kernel's abstract namespace contains the size: all processes can list it,
+whichever server started them, and it ends with its process, however that ends. Other local users could make false
+claims, and trainings that start at the same instant see each other's: they then only read their images from disk.
 """
 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import re
 import socket
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from digits.core import files
 from digits.core.machine import gpu_driver
 
 # Maximum fraction of the free memory used for decoded images.
 RESIDENT_SHARE = 0.4
 
 NAMESPACE = "digits-memory"
-# Where all tasks of a user on this machine find their lock, and how long they wait for it.
-LOCK_PLACE = Path("/tmp")  # noqa: S108 - the folder in it is private
-LOCK_SECONDS = 10.0
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,22 +55,6 @@ def claimed_by_others() -> int:
         return 0
     claims = re.findall(rf"@{re.escape(NAMESPACE)}/(\d+)/\d+/(\d{{1,18}})$", sockets, re.MULTILINE)
     return sum(int(size) for pid, size in claims if int(pid) != os.getpid())
-
-
-@contextlib.contextmanager
-def locked(folder: Path | None = None) -> Iterator[None]:
-    """Let no other process of this user list and make claims during the block, as far as that can be had in time.
-
-    The lock is in a private ``folder`` of this machine: other users could hold one that they can open for ever.
-    """
-    folder = folder or LOCK_PLACE / f"digits-locks-{os.geteuid()}"
-    with contextlib.ExitStack() as stack:
-        try:
-            files.make_private_folder(folder)
-            stack.enter_context(files.locked(folder / "memory", LOCK_SECONDS))
-        except OSError as error:
-            log.warning("Trainings that start now may cache more images than fit: %s.", error)
-        yield
 
 
 def free_bytes() -> int:
