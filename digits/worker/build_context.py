@@ -40,7 +40,7 @@ class BuildContext:
     - ``accessed``: collects those of ``y`` and ``is_inference`` that the tower's code reads, or None.
     - ``global_step``: returns the variable with the number of the training step, or None outside of a build.
     - ``keras_path``: the path of the Keras variable that is being created, such as ``conv2d_1/kernel``, or "".
-    - ``targets``: what the records count in the loss (see `digits.worker.input.targets`), or None.
+    - ``targets``: what the records count in the loss (see `digits.worker.input.target_tensors`), or None.
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
     - ``pretrained``: collects the pretrained models that the network requests, or None.

@@ -20,7 +20,7 @@ from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.kinds import standard_networks
 from digits.kinds.advice.recommendation import Facts, Resources, recommend
-from tests.worker.conftest import SECONDS_ALLOWED, gradient, snapshot, write_dataset
+from tests.worker.conftest import SECONDS_ALLOWED, snapshot, write_dataset
 
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
@@ -70,7 +70,8 @@ needs_keras_hub = pytest.mark.skipif(find_spec("keras_hub") is None, reason="req
 )
 def test_the_number_of_parameters_is_as_published(in_child, name):
     classes, parameters = PUBLISHED[name]
-    assert in_child(_parameters, name, COUNTED[name], classes) == parameters == described_parameters(name)
+    _, _, trained = in_child(_traced, name, COUNTED[name], name, classes)
+    assert trained == parameters == described_parameters(name)
 
 
 def described_parameters(name: str) -> int:
@@ -90,19 +91,6 @@ def described_parameters(name: str) -> int:
 @pytest.mark.parametrize("name", [*sorted(PUBLISHED.keys() - COUNTED.keys()), "convnext"])
 def test_a_network_states_the_published_number_of_parameters(name):
     described_parameters(name)
-
-
-def _parameters(name: str, shape: tuple[int, int, int], classes: int) -> int:
-    from digits.worker import network_loader
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore, count
-
-    store = VariableStore(empty=True)
-    inference.trace(
-        network_loader.load(FOLDER / f"{name}.py", shape, ClassIndex.of([str(n) for n in range(classes)])),
-        store,
-    )
-    return sum(count(variable) for variable in store.variables.values() if variable.trainable)
 
 
 def test_googlenet_has_auxiliary_classifiers_only_in_training(visualize, tmp_path):
@@ -258,24 +246,14 @@ def _blobs(count: int, channels: int = 1) -> tuple[np.ndarray, np.ndarray, np.nd
     return pictures, masks, ((corners + 4) / 16 - 1).astype(np.float32)
 
 
-def _pairs(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of images in two channels, and whether both get brighter toward the same side."""
-    random = np.random.default_rng(5)
-    sides = random.integers(0, 3, (count, 2))
-    sides[::2, 1] = sides[::2, 0]
-    pictures = [[gradient(side, 28, 1, random) for side in pair] for pair in sides]
-    pairs = np.stack([np.concatenate(pair, axis=2) for pair in pictures])
-    return pairs.astype(np.float32), (sides[:, 0] == sides[:, 1]).astype(np.int64)
-
-
-def target_for(name: str, y: np.ndarray) -> Target:
+def target_for(name: str, y: np.ndarray, classes: int = 2) -> Target:
     """Return the target of a dataset with the labels ``y`` that the network ``name`` is usually trained on."""
     if name in ("unet", "segmenter", "segmenter_resnet50"):
         return Mask.of(["a", "b"], *y.shape[-2:])
     if name in ("detector", "fpn"):
         return Boxes.of(["a", "b"], 3)
     if name not in ("regression", "multilabel"):
-        return ClassIndex.of(["a", "b"])
+        return ClassIndex.of([str(number) for number in range(classes)])
     form = LabelSet if name == "multilabel" else Numbers
     return form.of(["top", "left"], y.mean(0).astype(float).tolist(), y.std(0).astype(float).tolist())
 
@@ -321,18 +299,6 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | No
     return {"losses": losses, "metrics": metrics, "output": found.numpy()}
 
 
-@pytest.mark.nightly  # the commit suite trains it in tests/kinds/segmentation/test_segmentation.py
-def test_the_u_net_learns_to_segment(in_child):
-    pictures, masks, _ = _blobs(8)
-    # Sides that are not multiples of 16.
-    pictures, masks = pictures[:, :31, 2:], masks[:, :31, 2:, 0]
-    result = in_child(_taught, "unet", pictures - 60, masks, 40)
-    assert result["losses"][-1] < 0.5 * result["losses"][0]
-    assert result["output"].shape == (8, 31, 30, 2)
-    # The squares cover 1/16 of the pixels.
-    assert (result["output"].argmax(-1) == masks).mean() > 0.97
-
-
 @pytest.mark.nightly
 def test_the_detector_with_an_encoder_learns_boxes(in_child):
     pictures, _, middles = _blobs(8, channels=3)
@@ -370,14 +336,16 @@ def test_an_encoder_starts_from_a_network_for_classification(in_child, name, enc
     assert missing and all(each.startswith(new) for each in missing)
 
 
-def _traced(name: str, shape: tuple[int, ...], usual: str) -> tuple[list[int], dict[str, list[int]], int]:
+def _traced(
+    name: str, shape: tuple[int, ...], usual: str, classes: int = 2
+) -> tuple[list[int], dict[str, list[int]], int]:
     """Return the shape of the output for one image, those of the variables, and the number of trained parameters."""
     from digits.worker import network_loader
     from digits.worker.network import inference
     from digits.worker.network.variables import VariableStore, count
 
     store = VariableStore(empty=True)
-    target = target_for(usual, np.zeros([2, *shape[:2]]))
+    target = target_for(usual, np.zeros([2, *shape[:2]]), classes)
     traced = inference.trace(network_loader.load(FOLDER / f"{name}.py", shape, target), store)
     output = traced.function.structured_outputs
     output = output["boxes"] if isinstance(output, dict) else output
@@ -420,15 +388,6 @@ def test_the_regression_network_learns_positions(in_child):
     assert np.square(errors).mean() == pytest.approx(result["metrics"]["loss"], rel=1e-3)
 
 
-@pytest.mark.nightly  # the commit suite trains it in tests/kinds/multilabel/test_multilabel.py
-def test_the_multi_label_network_learns_to_predict_labels(in_child):
-    pictures, _, middles = _blobs(16)
-    labels = (middles > 0).astype(np.float32)  # whether the square is in the lower half, and in the right one
-    result = in_child(_taught, "multilabel", pictures - 60, labels, 60)
-    assert result["losses"][-1] < 0.3 * result["losses"][0]
-    assert ((result["output"] > 0) == labels).mean() > 0.95
-
-
 @pytest.mark.parametrize(("name", "width"), [("multilabel", 4), ("autoencoder", None)])
 def test_only_networks_that_predict_labels_have_their_metrics(in_child, name, width):
     found, metrics = in_child(_label_metrics, name)
@@ -460,16 +419,6 @@ def _label_metrics(name: str) -> tuple[int | None, list[str]]:
     width = None if values is None else values.shape[1]
     means = dict.fromkeys(found[0].metrics, 0.0)
     return width, list(net.summarize(means, np.zeros((0, width or 0), np.float32)))
-
-
-@pytest.mark.nightly  # the commit suite trains it in tests/kinds/pairs/test_pairs.py
-def test_the_siamese_network_learns_to_match_pairs(in_child):
-    pairs, together = _pairs(16)
-    result = in_child(_taught, "siamese", pairs, together, 40)
-    assert result["losses"][-1] < 0.3 * result["losses"][0]
-    assert result["metrics"]["accuracy"] > 0.9
-    distances = result["output"][:, 0]
-    assert distances[together == 1].mean() < distances[together == 0].mean()
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,10 @@ from digits.worker.compat import (
     compat_ops,
     hints,
     missing_modules,
-    rnn_cells,
     slim_patches,
-    tensor_expressions,
 )
 from digits.worker.failure import NETWORK_FILE
-from digits.worker.network import api, functional_models, fused_norm, loading, summaries, tower
+from digits.worker.network import api, batch_norm, functional_models, loading, summaries, tower
 
 v1 = tf.compat.v1
 
@@ -79,7 +77,7 @@ def tensorflow() -> CompatModule:
     """Return the module that networks import as ``tf``."""
     slim = slim_patches.install()
     functional_models.install()
-    fused_norm.install()
+    batch_norm.install()
     compat_tf = CompatModule(
         "tensorflow",
         v1,
@@ -113,7 +111,7 @@ def _nn() -> CompatModule:
 
 
 def _rnn_cell() -> CompatModule:
-    return CompatModule("tensorflow.nn.rnn_cell", **rnn_cells.names())
+    return CompatModule("tensorflow.nn.rnn_cell", **compat_ops.rnn_cells())
 
 
 def _contrib(slim: types.ModuleType) -> CompatModule:
@@ -227,11 +225,11 @@ def namespace(missing: missing_modules.Imports | None = None) -> dict[str, Any]:
     """Return the global names of a network's module. ``missing`` records imports of packages that are not
     installed.
     """
-    tensor_expressions.make_tensors_hashable()
+    compat_ops.make_tensors_hashable()
     compat_tf = tensorflow()
     own_builtins = {
         **vars(builtins),
-        **tensor_expressions.names(),
+        **compat_ops.expressions(),
         "__import__": _importer(missing or missing_modules.Imports()),
     }
     return {

@@ -16,7 +16,11 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.python.framework import ops
+from tensorflow.python.ops import rnn_cell
 
+from digits.core.network.tensor_expressions import IS_IN, VALUE
+from digits.worker import patched_names, user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import summaries, tower
 
@@ -353,3 +357,84 @@ def image() -> dict[str, Any]:
         "resize": resize,
         "ResizeMethod": tf.image.ResizeMethod,  # a superset of the old one
     }
+
+
+_CELLS = ("BasicRNNCell", "GRUCell", "BasicLSTMCell", "LSTMCell")
+_OTHERS = ("DeviceWrapper", "DropoutWrapper", "LSTMStateTuple", "RNNCell", "ResidualWrapper")
+
+
+def rnn_cells() -> dict[str, Any]:
+    """Return the cells and their wrappers by name."""
+    cells = {name: _check_units(getattr(rnn_cell, name)) for name in _CELLS}
+    return cells | {name: getattr(rnn_cell, name) for name in _OTHERS} | {"MultiRNNCell": MultiRNNCell}
+
+
+@functools.cache
+def _check_units(cell: Any) -> Any:
+    """Let the constructor of ``cell`` check the number of units, which TensorFlow does when the cell is called."""
+
+    def initialize(self: Any, *args: Any, **kwargs: Any) -> None:
+        units: Any = args[0] if args else kwargs.get("num_units")
+        try:
+            is_valid = int(units) == units and units > 0
+        except (TypeError, ValueError):
+            is_valid = False
+        if not is_valid:
+            raise ValueError(f"num_units of {cell.__name__} must be a positive integer, not {units!r}")
+        cell.__init__(self, *args, **kwargs)
+
+    return type(cell.__name__, (cell,), {"__init__": initialize})
+
+
+class MultiRNNCell(rnn_cell.MultiRNNCell):
+    """Cells on top of each other. Errors of one that is used several times name the line that creates this."""
+
+    def __init__(self, cells: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(cells, *args, **kwargs)
+        self._line = user_text.running_line()
+
+    def call(self, inputs: Any, state: Any) -> Any:
+        try:
+            return super().call(inputs, state)
+        except ValueError as error:
+            if len({id(cell) for cell in self._cells}) == len(self._cells):
+                raise
+            raise UserFault(
+                "MultiRNNCell contains a cell several times, which shares its weights, but the inputs of the layers "
+                "have different sizes.",
+                "Make one cell for each layer: MultiRNNCell([LSTMCell(units) for layer in range(layers)]).",
+                self._line,
+            ) from error
+
+
+def make_tensors_hashable() -> None:
+    """Make graph tensors hashable, for dict keys such as ``{placeholder: value}`` and sets.
+
+    TensorFlow forbids it because ``==`` compares tensors element-wise; dicts compare identity first.
+    """
+    patched_names.install(ops.SymbolicTensor, "__hash__", object.__hash__)
+
+
+def expressions() -> dict[str, Any]:
+    """Return the functions that rewritten text calls, and ``xrange``, which is common in old networks."""
+    return {VALUE: _value, IS_IN: _is_in, "xrange": range}
+
+
+def _value(owner: Any) -> Any:
+    if owner is None or (
+        isinstance(owner, int) and not isinstance(owner, bool) and not hasattr(owner, "value")
+    ):
+        return owner
+    return owner.value
+
+
+def _is_in(item: Any, container: Any) -> Any:
+    if not isinstance(container, (list, tuple)) or not any(map(_is_tensor, (item, *container))):
+        return item in container
+    if not _is_tensor(item):
+        return any(other == item for other in container if not _is_tensor(other))
+    return any(other is item for other in container)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, (tf.Tensor, tf.Variable))

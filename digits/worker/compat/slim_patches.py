@@ -27,7 +27,7 @@ from tensorflow.python.keras.utils import conv_utils
 from tensorflow.python.layers import layers as core_layers
 from tensorflow.python.ops import array_ops, control_flow_ops, nn, variable_scope
 
-from digits.worker.network import batch_statistics
+from digits.worker.network import batch_norm
 from digits.worker.patched_names import install as patch
 
 _REGULARIZED = ("__digits_regularized_variables__",)
@@ -140,7 +140,7 @@ class BatchNormalization(legacy_base.Layer):
         if self.renorm:
             outputs, mean, variance = self._renormalize(inputs)
         elif self._can_fuse(inputs):
-            outputs, mean, variance = batch_statistics.fused_batch_norm(
+            outputs, mean, variance = batch_norm.fused_batch_norm(
                 inputs, *self._scale_and_offset(), epsilon=self.epsilon, data_format=self._format()
             )
         else:
@@ -152,7 +152,7 @@ class BatchNormalization(legacy_base.Layer):
 
     def _moments(self, inputs: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         axes = [axis for axis in range(inputs.shape.rank) if axis != self.axis % inputs.shape.rank]
-        return batch_statistics.moments(tf.cast(inputs, tf.float32), axes)
+        return batch_norm.moments(tf.cast(inputs, tf.float32), axes)
 
     def _update_average(self, average: Any, value: tf.Tensor, momentum: Any) -> None:
         step = (average - tf.cast(value, average.dtype)) * (1 - momentum)
@@ -298,10 +298,7 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
     ),
     "nn": (
         nn,
-        {
-            name: getattr(batch_statistics, name)
-            for name in ("fused_batch_norm", "moments", "weighted_moments")
-        },
+        {name: getattr(batch_norm, name) for name in ("fused_batch_norm", "moments", "weighted_moments")},
     ),
     "array_ops": (array_ops, {"stack": tf.stack, "unstack": tf.unstack}),
     "variable_scope": (variable_scope, {"variable": tf.compat.v1.Variable}),

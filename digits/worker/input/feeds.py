@@ -31,7 +31,7 @@ from digits.data.arrays import load_array
 from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
 from digits.data.records.records import SplitReader
 from digits.worker.failure import UserFault
-from digits.worker.input import augment, memory, targets
+from digits.worker.input import augment, memory, target_tensors
 from digits.worker.input.damage import damaged_records, reporting_damage
 from digits.worker.input.preparation import GATHERED, Chunk, Preparation
 from digits.worker.input.target_tensors import tensors_of
@@ -178,7 +178,7 @@ def balance(
     if mode == "class_weights":
         if not manifest.target.classes:
             raise UserFault("Class weights require a dataset with classes.", "Choose oversampling instead.")
-        return targets.class_weights(groups, len(manifest.groups)), None
+        return target_tensors.class_weights(groups, len(manifest.groups)), None
     if mode == "sampling":
         if not manifest.groups:
             raise UserFault(

@@ -14,8 +14,7 @@ from digits.data.targets.target import Target
 from digits.worker.gang.share import Share
 from digits.worker.input import augment
 from digits.worker.input.augment import Draws
-from digits.worker.input.target_tensors import PLAIN, TargetTensors
-from digits.worker.input.targets import Targets
+from digits.worker.input.target_tensors import PLAIN, Targets, TargetTensors
 
 
 class Chunk(NamedTuple):

@@ -16,7 +16,7 @@ from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from digits.kinds.network.targets import channels_last
 from digits.worker.failure import UserFault
-from digits.worker.input import targets
+from digits.worker.input import target_tensors
 from digits.worker.network import tower
 from digits.worker.network.detection import decode_boxes as decode_boxes
 from digits.worker.network.detection import detection_loss as detection_loss
@@ -78,7 +78,7 @@ def classification_loss(pred: Any, y: Any) -> tf.Tensor:
     """
     _check_outputs(pred)
     pred = to_float32(pred)
-    return targets.mean_loss(pred, y)
+    return target_tensors.mean_loss(pred, y)
 
 
 def classification_accuracy(pred: Any, y: Any) -> tf.Tensor:

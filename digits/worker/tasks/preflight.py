@@ -29,7 +29,7 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
 from digits.core.results.preflight_result import PICTURE_FILE
 from digits.data.images import images
-from digits.worker.input import display, feeds, memory
+from digits.worker.input import display, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
 from digits.worker.training.loop import network_checks, setup
@@ -149,15 +149,10 @@ def verdict(start: Start, cost: Cost) -> Verdict:
         verdicts.append(_too_large(cost))
     if cost.seconds > LONG_SECONDS:
         verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
-    order = ("bad", "high", "low", "large", "long", "unknown", "good")
-    worst = min(verdicts, key=lambda item: order.index(item.level))
-    # Good or unknown results are omitted beside warnings.
-    said = [item for item in verdicts if item is worst or item.level not in ("unknown", "good")]
-    return Verdict(
-        worst.level,
-        " ".join(item.message for item in said),
-        " ".join(item.advice for item in said if item.advice),
-    )
+    # From the most serious level on. Good or unknown results are omitted beside warnings.
+    said = [item for item in verdicts if item.level not in ("unknown", "good")] or verdicts[:1]
+    advice = " ".join(item.advice for item in said if item.advice)
+    return Verdict(said[0].level, " ".join(item.message for item in said), advice)
 
 
 def _of_loss(start: Start) -> Verdict:
@@ -216,7 +211,10 @@ class _Preflight:
     def result(self, steps: Steps) -> dict[str, Any]:
         """Run a training step and a validation batch; return the result of the task."""
         training = steps.training
-        chunk, seconds_reading = self._read()
+        (chunk,) = self._read(1)
+        began = time.perf_counter()
+        self._read(BATCHES_READ)
+        seconds_reading = (time.perf_counter() - began) / BATCHES_READ
         validation, seconds_validating = self._validate(steps)
         notes = self._write_picture(training.step, chunk, training.is_compiled)
         first, first_seconds = _take_step(steps, chunk, 0)
@@ -224,10 +222,11 @@ class _Preflight:
         if steps.writes_pictures or self._resources.measures_updates:
             # Never compiled, so it may need more memory than the others.
             training.extended_step(chunk, steps.learning_rate.at(0), 0)
+        curves = {name: value for name, value in first.items() if name != CROSS_ENTROPY}
         durations = self._durations(seconds, seconds_reading, first_seconds, seconds_validating)
         result = {
             **self._assess(training.traced, first, durations["seconds_total"]),
-            "metrics": {"train": _curves(first), "val": validation},
+            "metrics": {"train": curves, "val": validation},
             **durations,
             **self._memory(),
             **self._facts(training.step),
@@ -242,7 +241,7 @@ class _Preflight:
         """Run a few steps eagerly; return the result of the task."""
         resources = self._resources
         step, rate = setup.eager_step(resources), setup.learning_rate(resources)
-        chunks = self._read_each(min(EAGER_STEPS, resources.timeline.total_steps))
+        chunks = self._read(min(EAGER_STEPS, resources.timeline.total_steps))
         notes = self._write_picture(step, chunks[0], is_compiled=False)
         if self._recipe.weights:  # they are loaded into the variables that the network creates
             resources.load_weights(eager.run(step, chunks[0], 0.0, 0, changes_weights=False).traced)
@@ -360,25 +359,11 @@ class _Preflight:
 
     # Steps
 
-    def _read(self) -> tuple[Chunk, float]:
-        """The first batch, and the seconds that reading a batch takes."""
-        chunk = self._read_batches(1)
-        began = time.perf_counter()
-        self._read_batches(BATCHES_READ)
-        return chunk, (time.perf_counter() - began) / BATCHES_READ
-
-    def _read_batches(self, batches: int) -> Chunk:
-        with self._streamed(batches) as feed:
-            return feed.take(batches)
-
-    def _read_each(self, batches: int) -> list[Chunk]:
-        with self._streamed(batches) as feed:
-            return [feed.take(1) for _ in range(batches)]
-
-    def _streamed(self, batches: int) -> contextlib.closing[feeds.Feed]:
-        """A feed of the first batches of the training."""
+    def _read(self, batches: int) -> list[Chunk]:
+        """Read the first batches of the training."""
         order = itertools.islice(self._data.order(self._resources.seed), batches)
-        return contextlib.closing(self._data.train.stream(order))
+        with contextlib.closing(self._data.train.stream(order)) as feed:
+            return [feed.take(1) for _ in range(batches)]
 
     def _validate(self, steps: Steps) -> tuple[dict[str, float] | None, float | None]:
         """The metrics of the first validation batch, and the seconds that a whole validation would take."""
@@ -450,10 +435,6 @@ def _input(prepared: InputPrepared) -> dict[str, Any]:
     budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
     reason = f"limit {budget} of {free} free {prepared.place}"
     return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
-
-
-def _curves(metrics: dict[str, float]) -> dict[str, float]:
-    return {name: value for name, value in metrics.items() if name != CROSS_ENTROPY}
 
 
 def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 
 from digits.worker.input.preparation import Chunk, chunk_signature
 from digits.worker.network.summaries import Recorded
-from digits.worker.training.step.micro_batches import Part
-from digits.worker.training.step.replication import Replica
+from digits.worker.training.step.replication import Part, Replica
 from digits.worker.training.step.tracing import compiled, stack_rows, trace, xla_warning
 from digits.worker.training.step.training_step import Traced, TrainingStep
 

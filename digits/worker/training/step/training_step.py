@@ -17,20 +17,26 @@ from digits.kinds.network.targets import in_order
 from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.gang.share import Share
-from digits.worker.input import targets
+from digits.worker.input import target_tensors
 from digits.worker.input.preparation import Preparation
-from digits.worker.input.targets import Targets
+from digits.worker.input.target_tensors import Targets
 from digits.worker.network import tower
 from digits.worker.network.network import Built, Network, Objective
 from digits.worker.network.summaries import Recorded
 from digits.worker.network.variables import VariableStore, plain_name
 from digits.worker.randomness.streams import Randomness
-from digits.worker.training.step import label_flow, micro_batches
+from digits.worker.training.step import label_flow
 from digits.worker.training.step.device_config import DeviceConfig
 from digits.worker.training.step.label_flow import LabelFlow
-from digits.worker.training.step.micro_batches import Gradients, Part
 from digits.worker.training.step.optimizers import LossScale, Optimizer
-from digits.worker.training.step.replication import Reduction, Replica, replicas
+from digits.worker.training.step.replication import (
+    Gradients,
+    Part,
+    Reduction,
+    Replica,
+    mean_of_batches,
+    replicas,
+)
 from digits.worker.training.step.update_statistics import Updates, UpdateStatistics
 
 # The metric that ``measures_labels`` adds: the mean cross-entropy over the classes.
@@ -184,7 +190,7 @@ class TrainingStep:
         """Build the network on the records of ``replica``, and compute metrics and gradients."""
         x, y = self._prepare(replica.share, images, labels, number)
         compute = partial(self._micro_batch, replica, number)
-        return micro_batches.mean(self.options.config.batches, compute, x, y, keep_first=is_extended)
+        return mean_of_batches(self.options.config.batches, compute, x, y, keep_first=is_extended)
 
     def prepare(self, images: tf.Tensor, labels: tf.Tensor, number: tf.Tensor) -> tuple[tf.Tensor, Targets]:
         """Augment the images to the network's input, float32 [N, H, W, C]; also return the targets for the loss."""
@@ -206,7 +212,7 @@ class TrainingStep:
         )
         with (
             self._randomness.draw_for(stage, draw, rank),
-            targets.use_targets(y) as labels,
+            target_tensors.use_targets(y) as labels,
             build_context.extend(reduction=reduction),
         ):
             built = self.network.build(replica.store, tower.TRAIN, x, labels, number)

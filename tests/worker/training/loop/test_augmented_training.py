@@ -126,7 +126,7 @@ def test_a_blended_image_counts_for_both_labels(in_child: Any) -> None:
 def _losses() -> tuple[float, float, float]:
     import tensorflow as tf
 
-    from digits.worker.input import targets
+    from digits.worker.input import target_tensors
     from digits.worker.network import api
 
     logits = tf.constant([[2.0, 0.0], [0.5, 1.0]])
@@ -147,7 +147,7 @@ def _losses() -> tuple[float, float, float]:
     @tf.function(autograph=False)
     def losses() -> Any:
         plain = api.classification_loss(logits, labels)
-        with targets.use_targets(given) as y:
+        with target_tensors.use_targets(given) as y:
             blended = api.classification_loss(logits, y)
         return plain, blended
 

@@ -13,9 +13,9 @@ def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> l
     import keras
     import tensorflow as tf
 
-    from digits.worker.network import fused_norm
+    from digits.worker.network import batch_norm
 
-    fused_norm.install()
+    batch_norm.install()
     kind = keras.layers.BatchNormalization
     x = tf.constant(np.random.default_rng(0).normal(3, 2, shape), tf.float32)
     return [_values(call, kind, settings, x, training) for call in (kind.call.__wrapped__, kind.call)]
