@@ -8,7 +8,7 @@ from collections.abc import Callable
 from urllib.request import Request, urlopen
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility, customize
 
@@ -105,20 +105,6 @@ def test_what_is_typed_before_the_script_is_loaded_is_searched(page: Page) -> No
     page.goto("/")
     expect(page.locator("#jobs")).to_contain_text("net 119")
     expect(page.locator("#jobs")).not_to_contain_text("net 99")
-
-
-def test_pages_are_navigated_without_scripts(chromium: Browser, server: ServerProcess) -> None:
-    context = chromium.new_context(base_url=server.url, java_script_enabled=False)
-    page = context.new_page()
-    page.goto("/?sort=name")
-    page.locator("#datasets-page-next").click()
-    expect(page.locator("#datasets-range")).to_have_text("51–60 of 60")
-    expect(page.locator("#datasets-title")).to_be_in_viewport()
-    expect(page.locator("#datasets-table tbody tr")).to_have_count(10)
-    page.locator("#models-page-3").click()
-    expect(page.locator("#models-range")).to_have_text("101–120 of 120")
-    expect(page.locator("#datasets-range")).to_have_text("51–60 of 60")
-    context.close()
 
 
 def test_the_models_of_a_dataset_are_paginated(page: Page) -> None:

@@ -39,12 +39,10 @@ from digits.web.evaluations.choices import (
 from digits.web.evaluations.model_result import result_of, words_of
 from digits.web.evaluations.parts import (
     NO_OBJECT,
+    EvaluatedRecords,
     chosen_threshold,
     interval_words,
-    load_matrix,
-    load_points,
     shown_detections,
-    worst_records,
 )
 from digits.web.jobs import serializers
 from digits.web.jobs.activities import Activity
@@ -180,7 +178,7 @@ def show(job_id: str) -> str:
     result = _find(results, request.args.get("name", ""))
     dataset = services().store.find(result.dataset_id)
     kind = dataset.data_kind if isinstance(dataset, DatasetJob) else serializers.data_kind(job)
-    current, options = dataset_of(result), request.args.to_dict()
+    current, options, records = dataset_of(result), request.args.to_dict(), EvaluatedRecords(job, result)
     threshold = chosen_threshold(result, options)
     explore = records_url(job, result, kind or default_kind(), result.dataset_id)
     return render_in_turns(
@@ -195,8 +193,8 @@ def show(job_id: str) -> str:
         is_current=current is not None,
         size=shown_size(*current) if current else (1, 1),
         legend=current[1].target.legend() if current else [],
-        worst=worst_records(job, result, *current, threshold=threshold) if current else [],
-        **(in_thread(_parts, job, result, current[1], explore, options, threshold) if current else {}),
+        worst=records.worst(*current, threshold=threshold) if current else [],
+        **(in_thread(_parts, records, current[1], explore, options, threshold) if current else {}),
     )
 
 
@@ -211,34 +209,26 @@ def _find(results: list[AnyEvaluation], name: str) -> AnyEvaluation:
 
 
 def _with_matrix(job: ModelJob, result: EvaluationResult) -> EvaluationResult:
-    matrix = load_matrix(job, result)
+    matrix = EvaluatedRecords(job, result).matrix()
     return replace(result, confusion_matrix=UNSET if matrix is None else matrix.tolist())
 
 
 def _parts(
-    job: ModelJob,
-    result: Evaluation,
-    manifest: Manifest,
-    explore: str,
-    options: dict[str, str],
-    threshold: int,
+    records: EvaluatedRecords, manifest: Manifest, explore: str, options: dict[str, str], threshold: int
 ) -> dict[str, Any]:
     """Return the parts of the page that depend on the predictions; reads files.
 
     ``explore`` is the URL of all records, sorted by error.
     """
+    result = records.result
     details, names = result.details, result.names(manifest.target.names)
-    parts: dict[str, Any] = {
-        "names": names,
-        "points": load_points(job, result, manifest),
-        "missed": NO_OBJECT,
-    }
+    parts: dict[str, Any] = {"names": names, "points": records.points(), "missed": NO_OBJECT}
     if "detections" in details:
         parts["detections"] = detections = shown_detections(details, threshold)
         parts["matrix"] = confusion(detections["matrix"], [*names, NO_OBJECT], options)
     elif "pixels" in details:  # too many to compare their counts
         parts["matrix"] = confusion(np.array(details["pixels"]), names, {"unit": "percent", **options})
-    elif (matrix := load_matrix(job, result)) is not None:
+    elif (matrix := records.matrix()) is not None:
         # Explore filters by the classes of the dataset.
         parts["matrix"] = confusion(matrix, names, options, "" if result.classes else explore)
     return parts

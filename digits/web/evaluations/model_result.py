@@ -23,7 +23,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
 from digits.kinds.views import Views
 from digits.web.evaluations.choices import records_url
-from digits.web.evaluations.parts import interval_words, load_matrix, load_points, worst_records
+from digits.web.evaluations.parts import EvaluatedRecords, interval_words
 from digits.web.jobs import serializers
 from digits.web.models import continuing
 from digits.web.models.network_settings import recommended
@@ -144,17 +144,18 @@ def panel(job: ModelJob) -> Panel | None:
     if evaluated is None:
         return Panel(result, _remedy(job, data, result.verdict.action, ""))
     review = records_url(job, evaluated, data.data_kind, data.id)
-    names = evaluated.names(manifest.target.names)
-    matrix, points = in_thread(_drawings, job, evaluated, manifest, names, review)
+    names, records = evaluated.names(manifest.target.names), EvaluatedRecords(job, evaluated)
+    is_drawn = len(names) <= MAX_CLASSES and evaluated.records <= MAX_DRAWN_RECORDS
+    matrix = in_thread(records.matrix) if is_drawn else None
     return Panel(
         result,
         _remedy(job, data, result.verdict.action, review),
         names,
         _scores(evaluated, manifest, serializers.job_views(job))[:MAX_CLASSES],
         review,
-        worst_records(job, evaluated, data, manifest, MISTAKES),
-        matrix,
-        points,
+        records.worst(data, manifest, MISTAKES),
+        None if matrix is None else confusion(matrix, names, explore=review),
+        in_thread(records.points) if is_drawn else (),
         shown_size(data, manifest),
     )
 
@@ -199,18 +200,6 @@ def _weakest(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]
         return None
     score, name = scores[0]
     return ClassScore(name, score, sum(item[0] for item in scores) / len(scores), _WORDS[views.class_score])
-
-
-def _drawings(
-    job: ModelJob, evaluated: Evaluation, manifest: Manifest, names: Sequence[str], review: str
-) -> tuple[Confusion | None, list[list[tuple[float, float]]]]:
-    """Return the matrix of a classifier and the points of numbers, unless they are too large; reads files."""
-    if len(names) > MAX_CLASSES or evaluated.records > MAX_DRAWN_RECORDS:
-        return None, []
-    matrix = load_matrix(job, evaluated)
-    return None if matrix is None else confusion(matrix, names, explore=review), load_points(
-        job, evaluated, manifest
-    )
 
 
 def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Remedy:

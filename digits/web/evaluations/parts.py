@@ -1,8 +1,10 @@
-"""The parts of an evaluation for pages: metrics in words, confusion matrix, worst records."""
+"""The parts of evaluations that pages show: confusion matrices, points and mistakes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,21 +33,6 @@ def interval_words(result: Evaluation, name: str, views: Views[Any]) -> str:
     """Return the interval of a metric, such as ``91.0% to 96.2%``; "" if there is none."""
     interval = result.intervals.get(name)
     return " to ".join(map(views.metric(name).format, (interval.low, interval.high))) if interval else ""
-
-
-def load_matrix(job: ModelJob, result: Evaluation) -> NDArray[np.int64] | None:
-    """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
-    arrays = _load_predictions(job, result)
-    if arrays is None:
-        return None
-    targets, predictions = arrays
-    if targets.dtype.kind != "i" or targets.ndim != 1:
-        return None
-    counted = targets >= 0  # the model lacks the classes of the others
-    predictions, targets = predictions[counted], targets[counted]
-    classes = predictions.shape[1]
-    pairs = targets * classes + predictions.argmax(axis=1)
-    return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
 
 def chosen_threshold(result: Evaluation, options: Mapping[str, str]) -> int:
@@ -83,100 +70,101 @@ def shown_detections(details: Mapping[str, Any], threshold: int) -> dict[str, An
     }
 
 
-def worst_records(
-    job: ModelJob,
-    result: Evaluation,
-    dataset: DatasetJob,
-    manifest: Manifest,
-    limit: int = evaluations.WORST,
-    threshold: int | None = None,
-) -> list[dict[str, Any]]:
-    """Return the mistakes with the largest errors, each as in the gallery, with its prediction.
+@dataclass(frozen=True)
+class EvaluatedRecords:
+    """The records of an evaluation of ``job``. Reads files."""
 
-    Detections count from the score ``threshold`` on, in percent, by default from the best one.
-    """
-    try:
-        errors = in_thread(_largest_errors, job, result, manifest, limit)
-        places = [Place(result.split, number) for number in errors]
-        items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
-    except UnreadableFile:
-        return []
-    score = (chosen_threshold(result, {}) if threshold is None else threshold) / 100
-    return in_thread(
-        _with_predictions, items, errors, job, result, views_of(dataset.data_kind), manifest, score
-    )
+    job: ModelJob
+    result: Evaluation
 
+    @cached_property
+    def arrays(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """The targets and the predictions of all records; None if they are not numbers."""
+        try:
+            return self._load(evaluations.TARGETS_FILE), self._load(evaluations.PREDICTIONS_FILE)
+        except UnreadableFile:
+            return None
 
-def _largest_errors(job: ModelJob, result: Evaluation, manifest: Manifest, limit: int) -> dict[int, float]:
-    """Return the largest errors of mistakes in descending order, by the numbers of their records.
+    def matrix(self) -> NDArray[np.int64] | None:
+        """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
+        targets, predictions = self.arrays or (np.array([]), np.array([]))
+        if targets.dtype.kind != "i" or targets.ndim != 1:
+            return None
+        counted = targets >= 0  # the model lacks the classes of the others
+        predictions, targets = predictions[counted], targets[counted]
+        classes = predictions.shape[1]
+        pairs = targets * classes + predictions.argmax(axis=1)
+        return np.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
-    Raises UnreadableFile.
-    """
-    errors = evaluations.load_array(job.folder, result.name, evaluations.ERRORS_FILE)
-    is_mistake = errors > 0
-    if arrays := _load_predictions(job, result):
-        is_mistake &= manifest.target.mistakes(*arrays)
-    order = np.argsort(-errors, kind="stable")
-    return {int(place): float(errors[place]) for place in order[is_mistake[order]][:limit]}
+    def points(self) -> list[list[tuple[float, float]]]:
+        """Return the true and the predicted value of up to `MAX_POINTS` records, for each number of a regression."""
+        if not self.result.details.get("numbers") or self.arrays is None:
+            return []
+        targets, predictions = self.arrays
+        places = np.linspace(0, len(targets) - 1, min(len(targets), MAX_POINTS)).astype(int)
+        return [
+            list(zip(targets[places, column].tolist(), predictions[places, column].tolist(), strict=True))
+            for column in range(targets.shape[1])
+        ]
 
+    def worst(
+        self,
+        dataset: DatasetJob,
+        manifest: Manifest,
+        limit: int = evaluations.WORST,
+        threshold: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Return the mistakes with the largest errors, each as in the gallery, with its prediction.
 
-def _load_predictions(job: ModelJob, result: Evaluation) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """Return the targets and the predictions of all records; None if they are not numbers."""
-    try:
-        return (
-            evaluations.load_array(job.folder, result.name, evaluations.TARGETS_FILE),
-            evaluations.load_array(job.folder, result.name, evaluations.PREDICTIONS_FILE),
-        )
-    except UnreadableFile:
-        return None
+        Detections count from the score ``threshold`` on, in percent, by default from the best one.
+        """
+        try:
+            errors = in_thread(self._mistakes, manifest, limit)
+            places = [Place(self.result.split, number) for number in errors]
+            items = gallery_items(dataset, manifest, RecordImages(dataset, manifest), places)
+        except UnreadableFile:
+            return []
+        score = (chosen_threshold(self.result, {}) if threshold is None else threshold) / 100
+        return in_thread(self._drawn, items, errors, views_of(dataset.data_kind), manifest, score)
 
+    def _load(self, file: str) -> NDArray[Any]:
+        return evaluations.load_array(self.job.folder, self.result.name, file)
 
-def _with_predictions(
-    items: list[GalleryItem],
-    errors: dict[int, float],
-    job: ModelJob,
-    result: Evaluation,
-    views: Views[Any],
-    manifest: Manifest,
-    threshold: float,
-) -> list[dict[str, Any]]:
-    described = _describe_predictions(job, result, manifest, list(errors))
-    predicted = evaluations.load_worst(job.folder, result.name)
-    return [
-        {
-            "item": item,
-            "words": words
-            or " · ".join(filter(None, (views.describe_error(errors[item.number]), item.label))),
-            "prediction": item.draw_prediction(predicted.get(str(item.number)), manifest),
+    def _mistakes(self, manifest: Manifest, limit: int) -> dict[int, float]:
+        """Return the largest errors of mistakes in descending order, by the numbers of their records."""
+        errors = self._load(evaluations.ERRORS_FILE)
+        is_mistake = errors > 0
+        if self.arrays:
+            is_mistake &= manifest.target.mistakes(*self.arrays)
+        order = np.argsort(-errors, kind="stable")
+        return {int(place): float(errors[place]) for place in order[is_mistake[order]][:limit]}
+
+    def _drawn(
+        self,
+        items: list[GalleryItem],
+        errors: dict[int, float],
+        views: Views[Any],
+        manifest: Manifest,
+        threshold: float,
+    ) -> list[dict[str, Any]]:
+        predicted, classes = evaluations.load_worst(self.job.folder, self.result.name), self.result.classes
+        # Predictions have the names of the model.
+        target = manifest.target.renamed(classes) if classes else manifest.target
+        drawn = []
+        for item in items:
+            prediction = predicted.get(str(item.number))
+            words = (
+                target.describe_both(*(array[item.number] for array in self.arrays)) if self.arrays else ""
+            )
+            error = views.describe_error(errors[item.number])
             # Those of other classes cannot be matched with the objects of the dataset.
-            "compared": item.compare(predicted.get(str(item.number)), manifest, threshold)
-            if "detections" in result.details and not result.classes
-            else None,
-        }
-        for item, words in zip(items, described, strict=True)
-    ]
-
-
-def _describe_predictions(
-    job: ModelJob, result: Evaluation, manifest: Manifest, places: list[int]
-) -> list[str]:
-    arrays = _load_predictions(job, result)
-    if arrays is None:
-        return [""] * len(places)
-    targets, predictions = arrays
-    # Predictions have the names of the model.
-    target = manifest.target.renamed(result.classes) if result.classes else manifest.target
-    return [target.describe_both(targets[place], predictions[place]) for place in places]
-
-
-def load_points(job: ModelJob, result: Evaluation, manifest: Manifest) -> list[list[tuple[float, float]]]:
-    """Return the true and the predicted value of up to `MAX_POINTS` records, for each number of a regression."""
-    arrays = _load_predictions(job, result) if result.details.get("numbers") else None
-    if arrays is None:
-        return []
-    targets, predictions = arrays
-    places = np.linspace(0, len(targets) - 1, min(len(targets), MAX_POINTS)).astype(int)
-    return [
-        list(zip(targets[places, column].tolist(), predictions[places, column].tolist(), strict=True))
-        for column in range(targets.shape[1])
-    ]
+            is_compared = "detections" in self.result.details and not classes
+            drawn.append(
+                {
+                    "item": item,
+                    "words": words or " · ".join(filter(None, (error, item.label))),
+                    "prediction": item.draw_prediction(prediction, manifest),
+                    "compared": item.compare(prediction, manifest, threshold) if is_compared else None,
+                }
+            )
+        return drawn

@@ -142,7 +142,7 @@ def test_name_comes_from_argument_form_or_cookie(open_client: FlaskClient) -> No
     assert open_client.get("/name?username=fred").text == "fred"
 
 
-@pytest.mark.parametrize("name", ["a b", "-a", "x" * 65, "<b>", "a\nb", "a/b", "‮abc"])
+@pytest.mark.parametrize("name", ["a b", "-a", "x" * 65, "<b>", "a\nb", "a/b", "\x00", "‮abc"])
 def test_invalid_name_in_an_argument_is_refused(open_client: FlaskClient, name: str) -> None:
     assert open_client.get("/name", query_string={"username": name}).status_code == 400
     assert open_client.post("/login", data={"username": name}).status_code == 400
@@ -337,7 +337,3 @@ def test_browsers_must_send_the_form_token(open_client: FlaskClient) -> None:
     assert open_client.post("/name", headers=browser | {"X-CSRFToken": token}).status_code == 200
     assert open_client.post("/name", headers=browser, data={"csrf_token": token}).status_code == 200
     assert open_client.post("/name", headers=browser, data={"csrf_token": token[:-3]}).status_code == 400
-
-
-def test_scripts_need_no_form_token(open_client: FlaskClient) -> None:
-    assert open_client.post("/name", data={"username": "fred"}).text == "fred"

@@ -24,7 +24,7 @@ from werkzeug.wrappers import Request, Response
 from digits.core.errors import NotFound, Unavailable
 from digits.runtime.tensorboards import PROGRAM as REAL
 from digits.runtime.tensorboards import TensorBoards
-from digits.web.services.tensorboard import font, proxy, url_of
+from digits.web.services.tensorboard import proxy, url_of
 from tests.raw_http import PROGRAM, SmallServer, small_server
 from tests.waiting import has_ended, wait_until
 
@@ -169,15 +169,6 @@ def is_tensorboard(process: psutil.Process) -> bool:
         return any(str(REAL) in other.cmdline() for other in [process, *process.parents()])
     except psutil.Error:
         return False  # it has ended
-
-
-def test_the_bundled_font_is_found() -> None:
-    (name, *_) = [
-        name for name in ("-L14Jk06m6pUHB-5mXQQnYX0hVgzZQUfRDuZrPvH3D8.woff2", "missing.woff2") if font(name)
-    ]
-    assert (font(name) or b"").startswith(b"wOF2")
-    for other in ("missing.woff2", "LICENSE", "../index.html", "roboto.html", "", "a/b.woff2"):
-        assert font(other) is None
 
 
 # Requests and responses
