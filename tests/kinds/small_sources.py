@@ -33,6 +33,7 @@ from digits.kinds.regression.recipe import CreateRegression, NumberRecords
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageFolders, TargetImageRecords, TargetImageTable
 from digits.kinds.text.recipe import CreateText
+from tests.kinds import annotation_files
 from tests.tfrecord_files import example, write_records
 
 COUNT = 8
@@ -159,13 +160,9 @@ def _hub_boxes(images: Path) -> CreateDataset:
 
 
 def _coco(images: Path) -> CreateDataset:
-    size = {"width": WIDTH, "height": HEIGHT}
-    pictures = [{"id": number, "file_name": name, **size} for number, name in enumerate(names())]
-    box = {"category_id": 1, "bbox": [1, 1, 5, 4]}
-    boxes = [{"id": number, "image_id": number, **box} for number in range(2 * COUNT)]
-    content = {"images": pictures, "annotations": boxes, "categories": [{"id": 1, "name": "cat"}]}
     path = images.parent / "coco.json"
-    path.write_text(json.dumps(content))
+    boxes = [(name, [("cat", 1.0, 1.0, 6.0, 5.0)]) for name in names()]
+    path.write_text(annotation_files.coco(boxes, [(WIDTH, HEIGHT)] * len(boxes)))
     return CreateDetection(images=str(images), labels=str(path), **SETTINGS)
 
 
@@ -208,16 +205,11 @@ def _random_pairs(images: Path) -> CreateDataset:
     return CreatePairs(source=str(images), folder=str(images), pairs=60, **SETTINGS)
 
 
-_VOC = (
-    "<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>6</xmax><ymax>5</ymax></bndbox>"
-    "</object></annotation>"
-)
-
 # Sources that list the images of a folder, and sources whose files name them.
 SCANNED: dict[str, Make] = {
     "class folders": _class_folders,
     "kitti": _label_files(".txt", "car 0 0 0 1 1 6 5 1 1 1 0 0 0 0"),
-    "voc": _label_files(".xml", _VOC),
+    "voc": _label_files(".xml", annotation_files.voc([("cat", 1, 1, 6, 5)])),
     "yolo": _label_files(".txt", "0 0.5 0.5 0.25 0.25"),
     "masks": _masks,
     "image to image": _targets,

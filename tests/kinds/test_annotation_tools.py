@@ -277,11 +277,3 @@ def test_video_annotations_are_refused(tmp_path: Path) -> None:
     root = unpacked(tmp_path, {"images/one.jpg": picture(), "annotations.xml": xml})
     summary = Forms("image-object-detection", root).summary(train_image_folder=root)
     assert "Export the task from CVAT as “CVAT for images”." in summary.problems[0]
-
-
-def test_other_shapes_of_cvat_are_reported(tmp_path: Path) -> None:
-    xml = cvat_xml().replace(b"</image>", b'<points label="cat" points="1,1;2,2;3,1"/></image>', 1)
-    files = {"images/one.jpg": picture(), "images/two.jpg": picture(), "annotations.xml": xml}
-    root = unpacked(tmp_path, files)
-    found = Forms("image-object-detection", root).plan(train_image_folder=root, **SIZE)
-    assert "annotations.xml: Shapes that are not used: 1 × points." in found.warnings

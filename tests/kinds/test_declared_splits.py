@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from digits.data.sources.plan import UnusableSource
+from tests.kinds import annotation_files
 from tests.kinds.dataset_forms import Created, Forms
 
 SIZE = {"resize_width": 16, "resize_height": 8}
@@ -164,18 +165,11 @@ def yolo(images: Path, labels: Path, count: int) -> None:
 
 
 def coco(images: Path, file: Path, count: int) -> None:
-    for number in range(count):
-        save(images / f"{number}.png", number)
-    content: dict[str, Any] = {
-        "images": [{"id": number, "file_name": f"{number}.png"} for number in range(count)],
-        "annotations": [
-            {"id": number, "image_id": number, "category_id": 7, "bbox": [4, 2, 4, 4]}
-            for number in range(count)
-        ],
-        "categories": [{"id": 7, "name": "bolt"}],
-    }
+    names = [f"{number}.png" for number in range(count)]
+    for number, name in enumerate(names):
+        save(images / name, number)
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(content))
+    file.write_text(annotation_files.coco((name, [("bolt", 4, 2, 8, 6)]) for name in names))
 
 
 @pytest.mark.parametrize(

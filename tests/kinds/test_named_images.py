@@ -26,6 +26,7 @@ from digits.kinds.classification import listing
 from digits.kinds.classification.recipe import ListedSplit, Tables
 from digits.kinds.detection.formats.formats import open_annotations
 from digits.kinds.sources.split_lists import divide
+from tests.kinds.annotation_files import Box, Images, coco, cvat, json_lines, voc
 from tests.kinds.tables import one_file
 
 ENDINGS = (".png", ".jpg")
@@ -148,24 +149,16 @@ def _boxes(labels: Path, root: Path, form: str, classes: Sequence[str] = ()) -> 
     ]
 
 
-def _coco(root: Path, folder: Path, source: Source) -> Labels:
-    numbers = range(len(source.paths))
-    content = {
-        "images": [{"id": number, "file_name": path} for number, path in enumerate(source.paths)],
-        "categories": [{"id": number, "name": f"c{number}"} for number in numbers],
-        "annotations": [{"id": n, "image_id": n, "category_id": n, "bbox": [1, 1, 2, 2]} for n in numbers],
-    }
-    (folder / "labels.json").write_text(json.dumps(content))
-    return _boxes(folder / "labels.json", root, "coco")
+def _entries(source: Source) -> list[tuple[str, list[Box]]]:
+    return [(path, [(f"c{number}", 1, 1, 3, 3)]) for number, path in enumerate(source.paths)]
 
 
-def _cvat(root: Path, folder: Path, source: Source) -> Labels:
-    images = (
-        f'<image name="{path}"><box label="c{number}" xtl="1" ytl="1" xbr="2" ybr="2"/></image>'
-        for number, path in enumerate(source.paths)
-    )
-    (folder / "labels.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
-    return _boxes(folder / "labels.xml", root, "cvat")
+def _written(name: str, form: str, write: Callable[[Images], str]) -> Reader:
+    def read_file(root: Path, folder: Path, source: Source) -> Labels:
+        (folder / name).write_text(write(_entries(source)))
+        return _boxes(folder / name, root, form)
+
+    return read_file
 
 
 def _vgg(root: Path, folder: Path, source: Source) -> Labels:
@@ -194,15 +187,6 @@ def _label_studio(root: Path, folder: Path, source: Source) -> Labels:
     return _boxes(folder / "labels.json", root, "label-studio")
 
 
-def _json_lines(root: Path, folder: Path, source: Source) -> Labels:
-    lines = (
-        {"file_name": path, "objects": {"bbox": [[1, 1, 2, 2]], "categories": [f"c{number}"]}}
-        for number, path in enumerate(source.paths)
-    )
-    (folder / "labels.jsonl").write_text("\n".join(map(json.dumps, lines)))
-    return _boxes(folder / "labels.jsonl", root, "jsonl")
-
-
 def _files(ending: str, form: str, content: Callable[[int, str], str]) -> Reader:
     def read_files(root: Path, folder: Path, source: Source) -> Labels:
         for number, path in enumerate(source.paths):
@@ -215,11 +199,7 @@ def _files(ending: str, form: str, content: Callable[[int, str], str]) -> Reader
 
 
 def _voc(number: int, name: str = "") -> str:
-    edges = "<xmin>1</xmin><ymin>1</ymin><xmax>2</xmax><ymax>2</ymax>"
-    return (
-        f"<annotation><filename>{name}</filename><object><name>c{number}</name><bndbox>{edges}</bndbox></object>"
-        "</annotation>"
-    )
+    return voc([(f"c{number}", 1, 1, 2, 2)], f"<filename>{name}</filename>")
 
 
 def _labelme(number: int, name: str = "") -> str:
@@ -262,11 +242,11 @@ READERS: Mapping[str, Reader] = {
     "table": _table,
     "text file": _text,
     "JSON Lines of labels": _json_rows,
-    "COCO": _coco,
-    "CVAT": _cvat,
+    "COCO": _written("labels.json", "coco", coco),
+    "CVAT": _written("labels.xml", "cvat", cvat),
     "VGG": _vgg,
     "Label Studio": _label_studio,
-    "JSON Lines": _json_lines,
+    "JSON Lines": _written("labels.jsonl", "jsonl", json_lines),
     "VOC with names": _named_voc,
     "split lists": _lists,
 }

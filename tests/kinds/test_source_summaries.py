@@ -80,17 +80,9 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
         "6 images in 3 classes.",
         "The splits of the source are used: Train for training, val for validation, test for test.",
     ]
-    assert found["suggestion"] == {
-        "text": "Mix the images of Train/, val/ and test/, and divide them again?",
-        "action": "Mix them",
-        "fields": {
-            "folder_train": str(root / "Train"),
-            "folder_train_more": f"{root / 'val'}\n{root / 'test'}",
-        },
-        "stops": False,
-        "decline": "",
-    }
-    assert len(found["bars"]) == 3
+    mixing = found["suggestion"]
+    assert mixing["text"] == "Mix the images of Train/, val/ and test/, and divide them again?"
+    assert mixing["fields"]["folder_train_more"] == f"{root / 'val'}\n{root / 'test'}" and not mixing["stops"]
     wanted = {
         "folder_train": str(root / "Train"),
         "has_val_folder": True,
@@ -106,7 +98,6 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
         "stops": True,
         "decline": "Leave out",
     }
-    assert len(beside["bars"]) == 3
     used = summary(data, FOLDER, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")
     assert used["suggestion"] is None
 

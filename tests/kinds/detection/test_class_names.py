@@ -166,13 +166,6 @@ def test_other_contents_are_no_names(tmp_path: Path, name: str, text: str) -> No
     )
 
 
-def test_names_that_differ_in_images_and_labels(tmp_path: Path) -> None:
-    files = {"images/classes.txt": "cat\ndog\n", "labels/classes.txt": "dog\ncat\n"}
-    forms = forms_of(labeled(tmp_path / "set", files))
-    (error,) = forms.errors(train_image_folder=forms.data)["class_names_file"]
-    assert error.startswith("The classes have different names in") and "cat, dog" in error
-
-
 def test_numbers_from_1(tmp_path: Path) -> None:
     root = write(tmp_path / "data", {"labels/1.txt": "1 .5 .5 .5 .5", "labels/2.txt": "2 .5 .5 .5 .5"})
     (root / "data.yaml").write_text("names:\n  1: cat\n  2: dog\n")

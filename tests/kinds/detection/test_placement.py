@@ -14,6 +14,7 @@ from PIL import Image, ImageOps
 from digits.data.sources.plan import Plan, Progress, UnusableSource
 from digits.kinds.detection import reader
 from digits.kinds.detection.recipe import CreateDetection
+from tests.kinds import annotation_files
 from tests.kinds.dataset_forms import Forms
 
 Edges = Sequence[float]
@@ -41,13 +42,8 @@ def upright_edges(path: Path) -> list[float]:
 
 
 def voc(edges: Edges, size: tuple[int, int] | None = (WIDTH, HEIGHT), head: str = "") -> str:
-    corners = "".join(
-        f"<{name}>{edge}</{name}>" for name, edge in zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True)
-    )
     stated = f"<size><width>{size[0]}</width><height>{size[1]}</height></size>" if size else ""
-    return (
-        f"<annotation>{head}{stated}<object><name>cat</name><bndbox>{corners}</bndbox></object></annotation>"
-    )
+    return annotation_files.voc([("cat", *edges)], head + stated)  # type: ignore[list-item]
 
 
 def write_voc(folder: Path, name: str, edges: Edges, size: tuple[int, int] | None = (WIDTH, HEIGHT)) -> None:
@@ -96,27 +92,13 @@ def test_boxes_of_upright_images_are_not_turned(tmp_path: Path, turn: int) -> No
 
 
 def write_coco(folder: Path, sizes: dict[str, tuple[int, int]], edges: Edges) -> None:
-    left, top, right, bottom = edges
-    content = {
-        "images": [
-            {"id": name, "file_name": f"{name}.png", "width": width, "height": height}
-            for name, (width, height) in sizes.items()
-        ],
-        "annotations": [
-            {"id": place, "image_id": name, "category_id": 1, "bbox": [left, top, right - left, bottom - top]}
-            for place, name in enumerate(sizes)
-        ],
-        "categories": [{"id": 1, "name": "cat"}],
-    }
-    (folder / "labels.json").write_text(json.dumps(content))
+    images = [(f"{name}.png", [("cat", *edges)]) for name in sizes]
+    (folder / "labels.json").write_text(annotation_files.coco(images, sizes.values()))  # type: ignore[arg-type]
 
 
 def write_cvat(folder: Path, sizes: dict[str, tuple[int, int]], edges: Edges) -> None:
-    names = zip(("xtl", "ytl", "xbr", "ybr"), edges, strict=True)
-    attributes = " ".join(f"{name}='{edge}'" for name, edge in names)
-    box = f"<box label='cat' {attributes}/>"
-    images = (f"<image name='{n}.png' width='{w}' height='{h}'>{box}</image>" for n, (w, h) in sizes.items())
-    (folder / "labels.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
+    images = [(f"{name}.png", [("cat", *edges)]) for name in sizes]
+    (folder / "labels.xml").write_text(annotation_files.cvat(images, sizes.values()))  # type: ignore[arg-type]
 
 
 def write_csv(folder: Path, sizes: dict[str, tuple[int, int]], edges: Edges) -> None:
@@ -197,8 +179,8 @@ def test_corners_instead_of_sides_are_recognized(tmp_path: Path) -> None:
         save(tmp_path / "images" / f"{name}.png", edges=edges)
     write_coco(tmp_path, dict.fromkeys(wanted, (WIDTH, HEIGHT)), OBJECT)
     content = json.loads((tmp_path / "labels.json").read_text())
-    for item in content["annotations"]:
-        item["bbox"] = wanted[item["image_id"]]
+    for item, edges in zip(content["annotations"], wanted.values(), strict=True):
+        item["bbox"] = edges
     (tmp_path / "labels.json").write_text(json.dumps(content))
     found = plan(tmp_path, "labels.json")
     assert boxes_of(found) == {name: [list(edges)] for name, edges in wanted.items()}
@@ -207,7 +189,7 @@ def test_corners_instead_of_sides_are_recognized(tmp_path: Path) -> None:
         for text in found.warnings
     )
     # A box that is no smaller than its left edge is not one of corners.
-    content["annotations"].append({"id": 9, "image_id": "b", "category_id": 1, "bbox": [20, 4, 10, 10]})
+    content["annotations"].append({"id": 9, "image_id": 1, "category_id": 0, "bbox": [20, 4, 10, 10]})
     (tmp_path / "labels.json").write_text(json.dumps(content))
     found = plan(tmp_path, "labels.json")
     assert boxes_of(found)["b"] == [[2, 3, 14, 16], [20, 4, 30, 14]]

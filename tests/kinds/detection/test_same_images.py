@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,11 @@ import pytest
 from PIL import Image
 
 from digits.data.sources.plan import UnusableSource
+from tests.kinds.annotation_files import Box, Images, coco, cvat, json_lines, kitti, voc
 from tests.kinds.dataset_forms import Forms
 
 WIDTH, HEIGHT = 40, 20
-BOX, OTHER = [2, 4, 12, 14], [20, 5, 30, 15]
-KITTI = "{} 0 0 0 {} {} {} {} 0 0 0 0 0 0 0\n"
-VOC = (
-    "<annotation><object><name>{}</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax><ymax>{}</ymax></bndbox>"
-    "</object></annotation>"
-)
+BOX, OTHER = (2, 4, 12, 14), (20, 5, 30, 15)
 
 
 @pytest.fixture
@@ -47,49 +42,7 @@ def boxes_of(forms: Forms, split: str = "train", **fields: Any) -> dict[str, lis
     }
 
 
-def coco(boxes: list[tuple[str, str, list[int]]]) -> str:
-    names = sorted({name for _, name, _ in boxes})
-    return json.dumps(
-        {
-            "images": [{"id": number, "file_name": file} for number, (file, *_) in enumerate(boxes)],
-            "categories": [{"id": number, "name": name} for number, name in enumerate(names)],
-            "annotations": [
-                {
-                    "id": number,
-                    "image_id": number,
-                    "category_id": names.index(name),
-                    "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
-                }
-                for number, (_, name, box) in enumerate(boxes)
-            ],
-        }
-    )
-
-
-def json_lines(boxes: list[tuple[str, str, list[int]]]) -> str:
-    return "\n".join(
-        json.dumps(
-            {
-                "file_name": file,
-                "objects": {
-                    "bbox": [[box[0], box[1], box[2] - box[0], box[3] - box[1]]],
-                    "categories": [name],
-                },
-            }
-        )
-        for file, name, box in boxes
-    )
-
-
-def cvat(boxes: list[tuple[str, str, list[int]]]) -> str:
-    images = (
-        f'<image name="{file}"><box label="{name}" xtl="{box[0]}" ytl="{box[1]}" xbr="{box[2]}" ybr="{box[3]}"/></image>'
-        for file, name, box in boxes
-    )
-    return f"<annotations>{''.join(images)}</annotations>"
-
-
-FILES: Mapping[str, Callable[[list[tuple[str, str, list[int]]]], str]] = {
+FILES: Mapping[str, Callable[[Images], str]] = {
     "labels.json": coco,
     "labels.jsonl": json_lines,
     "labels.xml": cvat,
@@ -99,7 +52,7 @@ FILES: Mapping[str, Callable[[list[tuple[str, str, list[int]]]], str]] = {
 @pytest.mark.parametrize("name", FILES)
 def test_entries_for_the_same_image_are_one_record(forms: Forms, name: str) -> None:
     save(forms.data / "images" / "a.png")
-    save(forms.data / name, FILES[name]([("a.png", "cat", BOX), ("a.png", "dog", OTHER)]))
+    save(forms.data / name, FILES[name]([("a.png", [("cat", *BOX)]), ("a.png", [("dog", *OTHER)])]))
     assert boxes_of(forms, train_label_folder=forms.data / name) == {
         "a.png": [("cat", *BOX), ("dog", *OTHER)]
     }
@@ -107,7 +60,7 @@ def test_entries_for_the_same_image_are_one_record(forms: Forms, name: str) -> N
 
 def test_equal_objects_of_the_same_image_are_one_object(forms: Forms) -> None:
     save(forms.data / "images" / "a.png")
-    entries = [("a.png", "cat", BOX), ("a.png", "dog", BOX), ("a.png", "cat", BOX)]
+    entries = [("a.png", [(name, *BOX)]) for name in ("cat", "dog", "cat")]
     save(forms.data / "labels.xml", cvat(entries))
     assert boxes_of(forms, train_label_folder=forms.data / "labels.xml") == {
         "a.png": [("cat", *BOX), ("dog", *BOX)]
@@ -127,20 +80,22 @@ def test_an_image_belongs_to_the_split_that_labels_it(forms: Forms) -> None:
 def test_an_image_with_other_objects_in_another_split_is_refused(forms: Forms) -> None:
     save(forms.data / "images" / "a.png")
     save(forms.data / "images" / "b.png")
-    save(forms.data / "train.json", coco([("a.png", "cat", BOX), ("b.png", "cat", BOX)]))
+    save(forms.data / "train.json", coco([("a.png", [("cat", *BOX)]), ("b.png", [("cat", *BOX)])]))
     fields = {"train_label_folder": forms.data / "train.json", "val_label_folder": forms.data / "val.json"}
-    save(forms.data / "val.json", coco([("a.png", "cat", BOX)]))
+    save(forms.data / "val.json", coco([("a.png", [("cat", *BOX)])]))
     assert list(boxes_of(forms, "val", **fields)) == ["a.png"]
-    save(forms.data / "val.json", coco([("a.png", "cat", OTHER)]))
+    save(forms.data / "val.json", coco([("a.png", [("cat", *OTHER)])]))
     with pytest.raises(UnusableSource, match=r"a\.png has other objects in train\.json than in val\.json"):
         boxes_of(forms, **fields)
 
 
-@pytest.mark.parametrize(("ending", "form"), [(".txt", KITTI), (".xml", VOC)])
-def test_labels_of_an_absent_image_belong_to_no_other(forms: Forms, ending: str, form: str) -> None:
+@pytest.mark.parametrize(("ending", "write"), [(".txt", kitti), (".xml", lambda box: voc([box]))])
+def test_labels_of_an_absent_image_belong_to_no_other(
+    forms: Forms, ending: str, write: Callable[[Box], str]
+) -> None:
     save(forms.data / "images" / "a" / "0.png")
-    save(forms.data / "labels" / "a" / f"0{ending}", form.format("car", *BOX))
-    save(forms.data / "labels" / "b" / f"0{ending}", form.format("car", *OTHER))
+    save(forms.data / "labels" / "a" / f"0{ending}", write(("car", *BOX)))
+    save(forms.data / "labels" / "b" / f"0{ending}", write(("car", *OTHER)))
     fields = {"train_label_folder": forms.data / "labels"}
     assert boxes_of(forms, **fields) == {"a/0.png": [("car", *BOX)]}
 
@@ -148,7 +103,7 @@ def test_labels_of_an_absent_image_belong_to_no_other(forms: Forms, ending: str,
 @pytest.mark.parametrize("name", FILES)
 def test_entries_of_an_absent_image_belong_to_no_other(forms: Forms, name: str) -> None:
     save(forms.data / "images" / "a" / "0.png")
-    save(forms.data / name, FILES[name]([("a/0.png", "cat", BOX), ("b/0.png", "dog", OTHER)]))
+    save(forms.data / name, FILES[name]([("a/0.png", [("cat", *BOX)]), ("b/0.png", [("dog", *OTHER)])]))
     found = boxes_of(forms, train_label_folder=forms.data / name, max_unusable_percent=60)
     assert found.pop("a/0.png") == [("cat", *BOX)]
     assert not found.get("b/0.png")
@@ -157,6 +112,6 @@ def test_entries_of_an_absent_image_belong_to_no_other(forms: Forms, name: str) 
 def test_files_of_labels_are_called_like_images_with_or_without_their_ending(forms: Forms) -> None:
     for number, label in enumerate(("0.png.txt", "1.txt", "2.PNG.txt")):
         save(forms.data / "images" / f"{number}.png")
-        save(forms.data / "labels" / label, KITTI.format("car", *BOX))
+        save(forms.data / "labels" / label, kitti(("car", *BOX)))
     found = boxes_of(forms, train_label_folder=forms.data / "labels")
     assert found == {f"{number}.png": [("car", *BOX)] for number in range(3)}

@@ -68,14 +68,6 @@ def test_the_labels_of_records(
     assert found.splits["train"].images.read("a.tfrecord:0") == picture()
 
 
-def test_images_without_labels_and_their_groups_are_reported(tmp_path: Path) -> None:
-    found = plan(records(tmp_path, {"labels": [1, 2]}, {"labels": []}, {"labels": 1}, {"labels": 1}))
-    assert found.warnings == ["1 train image has no labels: a.tfrecord:1."]
-    groups = [found.groups[group] for group in found.splits["train"].groups]
-    assert groups == ["2", "no label", "1", "1"]
-    assert found.target.mean == [0.75, 0.25]
-
-
 @pytest.mark.parametrize(
     ("values", "features", "settings", "message"),
     [

@@ -66,19 +66,6 @@ def test_faults_of_shards_name_the_file(tmp_path: Path) -> None:
         reader.read(CreateRegression(table=str(paths[0]), folder=str(tmp_path)), Progress())
 
 
-def test_metadata_files_are_read_in_the_folders_of_the_splits(tmp_path: Path) -> None:
-    for split, text in (("train", "file_name,n\na.png,1\n"), ("test", "n,file_name\n2,b.png\n")):
-        (tmp_path / split).mkdir()
-        write(tmp_path / split, text, "metadata.csv")
-    recipe = CreateRegression(table=str(tmp_path), folder=str(tmp_path), pct_val=0)
-    made = reader.read(recipe, Progress()).splits
-    assert {name: (split.files, split.targets) for name, split in made.items()} == {
-        "train": (["a.png"], [[1.0]]),
-        "test": (["b.png"], [[2.0]]),
-    }
-    assert made["test"].images.describe() == str(tmp_path / "test")
-
-
 def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     found = table(tmp_path, "a.png,1\nb.png,2\n")
     assert (found.names, found.values.tolist()) == (["column 2"], [[1], [2]])

@@ -13,10 +13,9 @@ from PIL import Image
 
 from digits.data.sources.plan import UnusableSource
 from digits.data.targets.mask import IGNORED
-from tests.kinds.dataset_forms import Created, Forms
+from tests.kinds.dataset_forms import Forms
 from tests.kinds.detection.test_tools import (
     HEIGHT,
-    PERCENT,
     WIDTH,
     labelme,
     region,
@@ -129,15 +128,6 @@ def test_polygons_of_an_export_are_drawn(tmp_path: Path, tool: str) -> None:
     np.testing.assert_array_equal(found["two"], filled(2, OTHER))
 
 
-def test_a_dataset_of_polygons_is_created_without_warnings(tmp_path: Path) -> None:
-    write_yolo(tmp_path / "set")
-    made: Created = Forms("image-segmentation", tmp_path / "set").create(
-        feature_folder=tmp_path / "set", folder_pct_val=0, **SIZE
-    )
-    assert made.counts == {"train": 2} and made.manifest.target.names == ["background", "cat", "dog"]
-    assert not made.remarks and not made.warnings
-
-
 @pytest.mark.parametrize("tool", ["YOLO", "LabelMe", "Supervisely"])
 def test_splits_of_polygons_are_found(tmp_path: Path, tool: str) -> None:
     for split in ("train", "valid"):
@@ -145,27 +135,6 @@ def test_splits_of_polygons_are_found(tmp_path: Path, tool: str) -> None:
     form, recipe = Forms("image-segmentation", tmp_path).filled(feature_folder=tmp_path, **SIZE)
     assert recipe.val is not None and "valid" in recipe.val.images
     assert len(rows(tmp_path)) == 2 and "splits of the source" in form.notes[0]
-
-
-def test_splits_of_coco_files_are_found(tmp_path: Path) -> None:
-    for split in ("train2017", "val2017"):
-        save(tmp_path / split / f"{split}.png")
-        objects = [
-            {
-                "id": 1,
-                "image_id": 1,
-                "category_id": 1,
-                "segmentation": [[value for xy in OUTER for value in xy]],
-            }
-        ]
-        content = {
-            "images": [{"id": 1, "file_name": f"{split}.png"}],
-            "annotations": objects,
-            "categories": [{"id": 1, "name": "cat"}],
-        }
-        save(tmp_path / "annotations" / f"instances_{split}.json", content)
-    _, recipe = Forms("image-segmentation", tmp_path).filled(feature_folder=tmp_path, **SIZE)
-    assert recipe.val is not None and recipe.val.targets.endswith("instances_val2017.json")
 
 
 def test_folders_of_images_and_of_polygons_can_be_entered(tmp_path: Path) -> None:
@@ -242,16 +211,6 @@ def test_pixels_around_lines_have_no_class(tmp_path: Path, write: Callable[[Path
     assert sorted(len(boxes) for boxes in found.splits["train"].targets) == [1, 1]
 
 
-def test_polygons_are_scaled_to_the_image(tmp_path: Path) -> None:
-    write_labelme_polygons(tmp_path)
-    for path in tmp_path.glob("*.png"):
-        Image.new("L", (2 * WIDTH, 2 * HEIGHT)).save(path)
-    forms = Forms("image-segmentation", tmp_path)
-    found = forms.plan(feature_folder=tmp_path, folder_pct_val=0, **SIZE)
-    pixels = np.array(masks(found, (2 * WIDTH, 2 * HEIGHT))["one.png"])
-    np.testing.assert_array_equal(pixels, filled(1, OUTER).repeat(2, axis=0).repeat(2, axis=1))
-
-
 def test_boxes_are_no_masks(tmp_path: Path) -> None:
     save(tmp_path / "images" / "a.png")
     save(tmp_path / "images" / "b.png")
@@ -278,13 +237,6 @@ def test_coco_files_with_boxes_only_are_refused(tmp_path: Path) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(content))
     with pytest.raises(UnusableSource, match=r"labels.json contains 1 object, but no polygons or masks"):
         Forms("image-segmentation", tmp_path).plan(feature_folder=tmp_path, **SIZE)
-
-
-def test_rectangles_alone_are_refused(tmp_path: Path) -> None:
-    save(tmp_path / "one.png")
-    save(tmp_path / "a.json", [task("one.png", [result("rectanglelabels", "cat", **PERCENT)])])
-    problems = Forms("image-segmentation", tmp_path).summary(feature_folder=tmp_path).problems
-    assert "a.json contains 1 object, but no polygons" in problems[0]
 
 
 def test_label_images_beside_files_of_labelme_are_used(tmp_path: Path) -> None:

@@ -81,18 +81,6 @@ def test_indexes_are_classes_and_255_is_ignored(root: Path) -> None:
     assert sorted(found.groups) == ["class 1", "class 3"]
 
 
-@pytest.mark.parametrize("form", ["gray", "bits", "color", "alpha"])
-def test_black_and_white_masks_have_two_classes(root: Path, form: str) -> None:
-    for name in ("a", "b/c"):
-        image = Image.fromarray(rows(0, 255, 255))
-        modes = {"gray": "L", "bits": "1", "color": "RGB", "alpha": "LA"}
-        (root / "masks" / name).parent.mkdir(parents=True, exist_ok=True)
-        image.convert(modes[form]).save(root / "masks" / f"{name}.png")
-    found = plan(root)
-    assert found.target.names == ["background", "foreground"]
-    assert masks(found)["a.jpg"] == rows(0, 1, 1).tolist()
-
-
 def test_a_palette_gives_the_colors(root: Path) -> None:
     colors = [channel for color in VOC for channel in color]
     picture(root / "masks", "a.png", rows(0, 2, 255), colors + [9] * 759)

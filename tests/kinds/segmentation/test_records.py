@@ -100,19 +100,6 @@ def test_records_without_masks_are_named(
         plan(path)
 
 
-def test_masks_at_a_fraction_of_the_size_are_scaled(tmp_path: Path) -> None:
-    forms = Forms("image-segmentation", tmp_path / "data")
-    records = [example(photo=picture(), mask=mask(1 + number % 2, (4, 3))) for number in range(12)]
-    fields = {"method": "tfrecord", "record_train": write_records(forms.data / "a", records)}
-    assert not forms.summary(**fields).problems
-    found = forms.plan(**fields)
-    assert any("12 images have 2 times the size of the mask" in text for text in found.warnings)
-    split = found.splits["train"]
-    stored = found.features(split, 0, GEOMETRY)[found.target.feature][0]
-    pixels = np.asarray(Image.open(io.BytesIO(stored)))  # type: ignore[arg-type]
-    assert (pixels[::2, ::2] == pixels[1::2, 1::2]).all() and pixels.shape == (6, 8)
-
-
 def test_records_become_a_dataset(tmp_path: Path) -> None:
     forms = Forms("image-segmentation", tmp_path / "data")
     odd = example(photo=picture(), mask=mask(1, (2, 2)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import re
 from pathlib import Path
 
@@ -198,25 +197,3 @@ def test_the_source_is_summarized(forms: Forms) -> None:
     assert found.bars_title.startswith("Images per class") and found.bars[1][0] == "foreground"
     alone = forms.summary(feature_folder=root / "images")
     assert "Enter the folder of label images" in alone.problems[0]
-
-
-def test_a_coco_file_beside_the_images_becomes_a_dataset(forms: Forms) -> None:
-    folder = forms.data / "export"
-    (folder / "images").mkdir(parents=True)
-    for number in range(8):
-        Image.new("L", (20, 20), 30 * number).save(folder / "images" / f"{number}.png")
-    size = {"width": 20, "height": 20}
-    pictures = [{"id": number, "file_name": f"images/{number}.png", **size} for number in range(8)]
-    square = {"category_id": 1, "segmentation": [[2, 2, 12, 2, 12, 12, 2, 12]], "iscrowd": 0}
-    annotations = [{"id": number, "image_id": number, **square} for number in range(8)]
-    body = {"images": pictures, "annotations": annotations, "categories": [{"id": 1, "name": "square"}]}
-    (folder / "result.json").write_text(json.dumps(body))
-
-    found = forms.summary(feature_folder=folder)
-    assert "COCO annotations: 8 images with 8 objects." in found.facts and not found.problems
-    assert found.bars == [("background", 8), ("square", 8)]
-    assert "Used: result.json." in found.facts
-    made = forms.create(feature_folder=folder, **SIZE)
-    assert made.recipe.train.targets == str(folder / "result.json")
-    assert made.manifest.target.names == ["background", "square"]
-    assert made.manifest.target.mean == pytest.approx([0.75, 0.25])

@@ -26,6 +26,8 @@ from digits.kinds.detection.formats.format import BoxTable
 from digits.kinds.detection.formats.formats import detect, find_sources, open_annotations
 from digits.kinds.detection.formats.label_files import InvalidAnnotation
 from digits.kinds.detection.recipe import CreateDetection
+from tests.kinds import annotation_files
+from tests.kinds.annotation_files import Box
 
 WIDTH, HEIGHT = 80, 40
 # Two objects in a.png, one in b.png, none in c.png.
@@ -46,17 +48,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def kitti_line(name: str, *edges: float) -> str:
-    return f"{name} 0 0 0 {' '.join(map(str, edges))} 1 1 1 0 0 0 0"
+def kitti_line(*box: Any) -> str:
+    return annotation_files.kitti(box)
 
 
-def voc_file(objects: list[tuple[str, float, float, float, float]], more: str = "") -> str:
-    items = "".join(
-        f"<object><name>{name}</name>{more}<bndbox><xmin>{left}</xmin><ymin>{top}</ymin><xmax>{right}</xmax>"
-        f"<ymax>{bottom}</ymax></bndbox></object>"
-        for name, left, top, right, bottom in objects
-    )
-    return f"<annotation><filename>other.png</filename>{items}</annotation>"
+def voc_file(objects: list[Box], more: str = "") -> str:
+    return annotation_files.voc(objects, "<filename>other.png</filename>", more)
 
 
 def yolo_line(label: str, left: float, top: float, right: float, bottom: float) -> str:
@@ -261,22 +258,6 @@ def test_faults_of_json_lines_name_the_line(folder: Path, line: str, message: st
     with pytest.raises(UnusableSource, match=message) as refusal:
         plan(folder, path)
     assert "line 6" in str(refusal.value)
-
-
-def test_metadata_in_a_folder_for_each_split_is_found(folder: Path) -> None:
-    for split in ("train", "validation"):
-        (folder / "hub" / split).mkdir(parents=True)
-        for name, objects in OBJECTS.items():
-            Image.new("L", (WIDTH, HEIGHT)).save(folder / "hub" / split / f"{name}.png")
-            with open(folder / "hub" / split / "metadata.jsonl", "a") as file:
-                file.write(f"{hub_line(name, objects, False)}\n")
-    found = find_sources(folder / "hub")
-    assert found == {
-        name: (folder / "hub" / split, folder / "hub" / split / "metadata.jsonl")
-        for name, split in (("train", "train"), ("val", "validation"))
-    }
-    planned = reader.read(from_sources(found), Progress())
-    assert boxes_of(planned) == boxes_of(planned, "val") == ALL
 
 
 def from_sources(found: dict[str, tuple[Path, Path]], **options: Any) -> CreateDetection:
@@ -486,25 +467,12 @@ def test_errors_name_the_file_and_the_line(folder: Path, name: str, text: str, m
     assert message in caught.value.sentences
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "message"),
-    [
-        ("annotations", {"image_id": "z"}, "annotation 0: image z does not exist"),
-        ("annotations", {"category_id": 1}, "annotation 0: category 1 does not exist"),
-        ("annotations", {"bbox": [1, 2, 3]}, "annotation 0: bbox has 3 numbers instead of four"),
-        ("images", {"id": "b"}, "image b: the id is not unique"),
-        ("images", {"file_name": "/etc/passwd"}, "image a: “/etc/passwd” is outside the image folder"),
-    ],
-)
-def test_entries_of_coco_are_named_by_id(
-    folder: Path, part: str, change: dict[str, object], message: str
-) -> None:
+def test_ids_of_coco_that_are_not_unique_are_refused(folder: Path) -> None:
     content = coco_file()
-    content[part][0].update(change)
+    content["images"][0]["id"] = "b"
     (folder / "labels.json").write_text(json.dumps(content))
-    with pytest.raises(UnusableSource) as caught:
+    with pytest.raises(UnusableSource, match=r"labels\.json, image b: the id is not unique"):
         plan(folder, folder / "labels.json")
-    assert message in caught.value.sentences
 
 
 def test_files_without_a_counterpart_are_reported(folder: Path) -> None:
@@ -575,13 +543,8 @@ def test_any_json_is_a_coco_file_or_refused(tmp_path_factory: pytest.TempPathFac
 
 
 def write_cvat(folder: Path) -> Path:
-    box = "<box label='{}' xtl='{}' ytl='{}' xbr='{}' ybr='{}'/>"
-    images = (
-        f"<image name='{name}.png'>{''.join(box.format(*item) for item in objects)}</image>"
-        for name, objects in OBJECTS.items()
-    )
     path = folder / "annotations.xml"
-    path.write_text(f"<annotations>{''.join(images)}</annotations>")
+    path.write_text(annotation_files.cvat((f"{name}.png", objects) for name, objects in OBJECTS.items()))
     return path
 
 
