@@ -41,9 +41,9 @@ export function startAnsweredForm(form, { ignored = [], answered = () => {}, pro
       const fresh = await fragment(form.getAttribute('data-answers'), { method: 'POST', body: new URLSearchParams(state), signal });
       // The form has changed since, which is being asked about, too.
       if (signal.aborted || stateOf() !== state) return;
+      problem('');
       morphForm(form, fresh.getElementById(form.id));
       shown = stateOf();
-      problem('');
       answered();
     } catch (error) {
       if (error.name !== 'AbortError') problem(error.message);

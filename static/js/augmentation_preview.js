@@ -1,6 +1,6 @@
 // Previews the form's augmentation on images of the selected dataset. A server task prepares them as for training.
 
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { uniqueName, wordsOf } from './http.js';
 import { fragment, swapping } from './swap.js';
 

@@ -1,18 +1,16 @@
 // Submits a form that creates a job without leaving its page, so that its contents survive errors and lost connections.
 
-import { showFormErrors } from './field_errors.js';
 import { request, urlPrefix } from './http.js';
 
 /**
- * Returns {send, busy, free, block}. `send()` posts the form once and opens the page of the new job; errors are shown
- * with `refused(errors)`, by default at the fields, or beside the button. `busy(words)` and `free(words)` disable and enable the button. `block(reason)`
- * stops it, with the reason beside it, until it is called with an empty one.
+ * Returns {send, busy, free}. `send()` posts the form once and opens the page of the new job; errors of fields are passed to
+ * `refused(errors)`, by default to show the form again with them, and others are shown beside the button. `busy(words)`
+ * and `free(words)` disable and enable it.
  */
-export function startCreatingJob(form, { memory, refused = (errors) => showFormErrors(form, errors), doing = 'Creating…' }) {
+export function startCreatingJob(form, { memory, refused = () => form.submit(), doing = 'Creating…' }) {
   const button = form.querySelector('[type="submit"]');
   const status = document.getElementById('create-status');
   let isSent = false;
-  let blocked = '';
 
   function busy(words = '') {
     button.disabled = true;
@@ -23,7 +21,7 @@ export function startCreatingJob(form, { memory, refused = (errors) => showFormE
   function free(words = '', tone = '') {
     button.disabled = false;
     button.removeAttribute('aria-busy');
-    say(words || blocked, tone);
+    say(words || (button.dataset.reason ?? ''), tone);
   }
 
   function say(words, tone = '') {
@@ -31,16 +29,8 @@ export function startCreatingJob(form, { memory, refused = (errors) => showFormE
     status.classList.toggle('error-text', tone === 'danger');
   }
 
-  function block(reason) {
-    if (reason === blocked) return;
-    blocked = reason;
-    if (reason) button.setAttribute('aria-disabled', 'true'); // it stays in the tab order, described by the reason
-    else button.removeAttribute('aria-disabled');
-    say(reason);
-  }
-
   async function send() {
-    if (isSent || blocked) return;
+    if (isSent) return;
     isSent = true;
     busy(doing);
     try {
@@ -62,5 +52,5 @@ export function startCreatingJob(form, { memory, refused = (errors) => showFormE
     isSent = false;
     free();
   });
-  return { send, busy, free, block };
+  return { send, busy, free };
 }

@@ -6,7 +6,7 @@ import {
   highlightSelectionMatches, highlightSpecialChars, history, historyKeymap, indentOnInput, indentUnit, indentWithTab, keymap,
   lineNumbers, lintGutter, lintKeymap, python, rectangularSelection, search, searchKeymap, setDiagnostics, syntaxHighlighting, tags,
 } from '../vendor/codemirror.js';
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { button, element } from './element.js';
 import { postForm, urlPrefix } from './http.js';
 

@@ -43,17 +43,3 @@ export function table(className, head, rows, caption = '') {
 export function scrolling(className, label, child) {
   return element('div', { class: className, role: 'region', 'aria-label': label, tabindex: 0 }, child);
 }
-
-/** Adds the element with the id `id` to those that describe `control`. */
-export function describe(control, id) {
-  control.setAttribute('aria-describedby', [...describing(control), id].join(' '));
-}
-
-/** Removes the element with the id `id` from those that describe `control`. */
-export function undescribe(control, id) {
-  const rest = describing(control).filter((other) => other !== id);
-  if (rest.length) control.setAttribute('aria-describedby', rest.join(' '));
-  else control.removeAttribute('aria-describedby');
-}
-
-const describing = (control) => (control.getAttribute('aria-describedby') ?? '').split(' ').filter(Boolean);

@@ -1,7 +1,7 @@
 // The gallery: filters and pages change in place to keep the focus; clicking an image enlarges it.
 
 import { toast } from './dialog.js';
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { startViewer } from './image_viewer.js';
 import { startEditing } from './label_editor.js';
 import { morph } from './morph.js';

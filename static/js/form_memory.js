@@ -1,7 +1,7 @@
 // Preserves the contents of forms: in the tab's storage for reloads and the back button, and unsent code as a
 // draft that outlives the tab.
 
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { ago } from './format.js';
 import { forget, store, stored } from './storage.js';
 

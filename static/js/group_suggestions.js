@@ -1,6 +1,6 @@
 // A field for a group: suggests existing ones in its list.
 
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { getJson, urlPrefix } from './http.js';
 
 const TYPING_MILLISECONDS = 200;

@@ -1,6 +1,6 @@
 // The home page: search and sort without a reload, and live rows.
 
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { startSelection } from './job_selection.js';
 import { join } from './live.js';
 import { urlPrefix } from './http.js';

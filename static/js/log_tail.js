@@ -1,6 +1,6 @@
 // The output of a job: loaded when its panel is open, and followed while it is scrolled to the end.
 
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { getJson } from './http.js';
 
 const GATHER_MILLISECONDS = 300;

@@ -6,7 +6,7 @@ import { startCreatingJob } from './create_job.js';
 import { startCreating } from './create_model.js';
 import { confirmed, toast } from './dialog.js';
 import { startFormMemory } from './form_memory.js';
-import { reveal, startSections } from './form_sections.js';
+import { reveal } from './reveal.js';
 import { duration } from './format.js';
 import { postForm, urlPrefix } from './http.js';
 import { startLrPreview } from './lr_preview.js';
@@ -43,7 +43,6 @@ function start() {
     answered,
     problem: (words) => (document.getElementById('form-problem').textContent = words),
   });
-  const showSections = startSections(form);
   const drawRates = startLrPreview(document.getElementById('lr-preview'));
   const preview = startAugmentationPreview(form, document.getElementById('augmentation-preview'));
   const weights = startWeights(form, { chosen: () => document.getElementById('card').dataset.imagenet, fromScratch: () => recommend('1'), ready: fields.ready });
@@ -51,7 +50,6 @@ function start() {
 
   function answered() {
     if (method() === 'custom') openEditor();
-    showSections();
     drawRates();
     preview();
     if (form.elements.dataset.value === dataset) return weights.show();

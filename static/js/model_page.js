@@ -7,7 +7,7 @@ import { allMarks, startMarks } from './curve_marks.js';
 import { startEpochPredictions } from './epoch_predictions.js';
 import { number, percent } from './format.js';
 import { highlightPython } from './highlight.js';
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { getJson } from './http.js';
 import { startJobPage } from './job_page.js';
 import { join } from './live.js';

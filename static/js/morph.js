@@ -18,8 +18,9 @@ const ABOUT_ERRORS = ['aria-describedby', 'aria-invalid'];
 const KEEPING_SCRIPTS = {
   beforeAttributeUpdated: (name, element) => KEEPING.beforeAttributeUpdated(name, element) && name !== 'aria-busy' && !(name === 'disabled' && element.matches('button')),
   beforeNodeMorphed(old, fresh) {
-    if (fresh.dataset?.keep === undefined) return true;
-    for (const control of fresh.querySelectorAll('[id][name]')) describeAlike(document.getElementById(control.id), control);
+    if (!KEEPING.beforeNodeMorphed(old)) return false;
+    if (fresh.dataset?.keep === undefined && !fresh.matches?.('[type="password"], [type="file"]')) return true;
+    for (const control of [fresh, ...fresh.querySelectorAll('[id][name]')]) describeAlike(document.getElementById(control.id), control);
     return false;
   },
 };
@@ -42,9 +43,9 @@ export function morph(part, fresh, { keepsChoices = false } = {}) {
   Idiomorph.morph(part, fresh, { morphStyle: 'outerHTML', callbacks: keepsChoices ? KEEPING_CHOICES : KEEPING });
 }
 
-/** Makes `form` equal to `fresh`, except the value being edited, and the parts that have data-keep in `fresh`. */
+/** Makes `form` equal to `fresh`, except the value being edited, passwords and files, and the parts that have data-keep in `fresh`. */
 export function morphForm(form, fresh) {
-  Idiomorph.morph(form, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING_SCRIPTS, ignoreActiveValue: true });
+  Idiomorph.morph(form, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING_SCRIPTS });
 }
 
 /** Makes the children of `box` equal to those of `fresh`, an element or a fragment. */

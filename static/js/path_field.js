@@ -1,7 +1,7 @@
 // Completes server paths while typing: a combobox for inputs with data-path, "folder" or "any".
 
 import { element } from './element.js';
-import { settled } from './form_parts.js';
+import { settled } from './settled.js';
 import { getJson, urlPrefix } from './http.js';
 
 const WAIT_MILLISECONDS = 120;

@@ -118,6 +118,8 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
         **dict.fromkeys(("dsopts_batch_size", "dsopts_num_threads"), "all cores encode the records"),
     }
     has_images = True
+    # What the page of the form shows beside the fields.
+    submission: Any = None
 
     dataset_name = name_field("Dataset name", "Enter a name for the dataset.")
     resize_channels = select("Color mode", CHANNELS, CreateDataset, "channels")

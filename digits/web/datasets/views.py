@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, redirect, request, url_for
+from flask import Blueprint, Response, jsonify, make_response, redirect, request, stream_with_context, url_for
 from msgspec import structs
-from werkzeug.datastructures import MultiDict
+from werkzeug.datastructures import CombinedMultiDict, MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
@@ -34,6 +34,7 @@ from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.serializers import dataset_json
+from digits.web.datasets.submission import EVERYTHING, Submission, drawn
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
@@ -78,6 +79,12 @@ def new(kind: Kind) -> str:
     return _form_page(kind, form, failure)
 
 
+@blueprint.post("/datasets/<kind:kind>/form")
+def change(kind: Kind) -> str:
+    """Render the form after a change: open fields follow what was found in the source."""
+    return _form_page(kind, _form(kind))
+
+
 @twin(blueprint, "/datasets/<kind:kind>", CreatedDataset)
 def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
     """Create a dataset. An invalid form is shown again with all entries.
@@ -85,12 +92,18 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
     With ``keeps_size``, images are not resized if the request specifies no size and the kind supports that.
     """
     form = _form(kind)
-    _clone_into(form, kind, request.form.get("clone"))
+    sent: MultiDict[str, str] = request.form
+    submission = Submission(form, sent)
+    if "own" in sent and submission.open and not (submission.is_read and submission.advice):
+        sent = submission.without_open()
+        sent["recommended"] = "1"
+        form = _form(kind, CombinedMultiDict[str, Any]((request.files, sent)))
+    _clone_into(form, kind, sent.get("clone"))
     keeps_size &= request.form.keys().isdisjoint({"resize_width", "resize_height", "clone"})
     try:
         with services().store.creation() as new_folder:
             folder = new_folder()
-            draft = _draft(kind, form, folder, keeps_size)
+            draft = _draft(kind, form, sent, folder, keeps_size)
             recipe = build_recipe(draft.recipe)
             add_remote_sources(recipe, form, folder.name)
             check_target(form, DeviceRequest(compute=form.compute()))
@@ -107,14 +120,16 @@ class _InvalidForm(Exception):
     """Fields of a form have errors."""
 
 
-def _draft(kind: Kind, form: ImageDatasetForm[Any], folder: Path, keeps_size: bool) -> scanning.Draft:
+def _draft(
+    kind: Kind, form: ImageDatasetForm[Any], sent: MultiDict[str, str], folder: Path, keeps_size: bool
+) -> scanning.Draft:
     """Return the draft of the job in ``folder``, in a process of its own if files are opened; raises _InvalidForm."""
     new = scanning.NewJob(folder=str(folder), keeps_size=keeps_size)
     if form.opens_files or form.recommended.data:
         with contextlib.ExitStack() as kept, _checking:
             if clone := request.form.get("clone"):
                 new.cloned = str(find_dataset(clone).folder)
-            draft = scanning.check(structs.replace(_scan_request(kind, form, kept), new=new))
+            draft = scanning.check(structs.replace(_scan_request(kind, form, sent, kept), new=new))
     else:
         draft = scanning.draft_of(form, new)
     errors = {form.source_field(): [draft.problem]} if draft.problem else draft.errors
@@ -159,27 +174,36 @@ def summary() -> Response:
 def scan(kind: Kind) -> Response:
     """Stream summaries of the source in the form's fields as lines of JSON; the last one is finished.
 
-    Closing the connection ends the scan.
+    Closing the connection ends the scan. For the page of the form, which sends the field ``own``, the lines contain
+    what is drawn as ``html``.
     """
     form = _form(kind)
+    sent = Submission(form, request.form).without_open() if "own" in request.form else request.form
     if not form.SOURCES:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     # Both only wait for a process, so they do not need a thread.
     if form.source_addresses():
         summaries = summarize(form, services().settings)
         lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
-        return Response(_limited(_listing, lines), mimetype="application/x-ndjson")
+        return Response(_limited(_listing, _for_page(lines)), mimetype="application/x-ndjson")
     with contextlib.ExitStack() as kept:
-        scanned = scanning.scan(_scan_request(kind, form, kept))
-        response = Response(_limited(_scanning, scanned), mimetype="application/x-ndjson")
+        scanned = scanning.scan(_scan_request(kind, form, sent, kept))
+        response = Response(_limited(_scanning, _for_page(scanned)), mimetype="application/x-ndjson")
         response.call_on_close(kept.pop_all().close)
     return response
 
 
-def _scan_request(kind: Kind, form: ImageDatasetForm[Any], kept: contextlib.ExitStack) -> scanning.Request:
+def _for_page(lines: Iterator[bytes]) -> Iterator[bytes]:
+    """Let Flask render what summaries draw if the page of the form asks for them."""
+    return stream_with_context(drawn(lines)) if "own" in request.form else lines
+
+
+def _scan_request(
+    kind: Kind, form: ImageDatasetForm[Any], sent: MultiDict[str, str], kept: contextlib.ExitStack
+) -> scanning.Request:
     """Return this request for another process; its uploads are files until ``kept`` is closed."""
-    # As in a form of Flask-WTF, the fields can also be a JSON object.
-    sent = MultiDict(request.get_json()) if request.is_json else request.form
+    if request.is_json:  # as in a form of Flask-WTF, the fields can also be a JSON object
+        sent = MultiDict(request.get_json())
     uploads = {}
     for name, upload in request.files.items():
         if upload.filename:
@@ -276,6 +300,10 @@ def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
 
 
 def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None = None) -> str:
+    submission = Submission(form, request.form)
+    if "clone" in request.args or (request.method == "POST" and "own" not in request.form):
+        submission.own = [EVERYTHING]
+    submission.follow()
     common = [(kind_named(name), title, question) for name, (title, question) in COMMON_KINDS.items()]
     return render_in_turns(
         "dataset_new.html",
@@ -287,7 +315,7 @@ def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None 
         form=form,
         failure=failure,
         carried={name: request.args[name] for name in ("upload",) if name in request.args},
-        keeps_values="clone" in request.args or request.method == "POST",
+        submission=submission,
         data_roots=[str(root) for root in services().settings.readable_roots],
         partitions=partitions_of_clusters(),
     )
