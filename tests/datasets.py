@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records.records import Record, ShardWriter, encode_example, shard_name
@@ -24,16 +25,22 @@ def write_dataset(
             count=len(records), bytes=shard.size_bytes, shards=[shard.path.name], hashes=[shard.sha256]
         )
     first = next(iter(splits.values()))[0]
-    manifest = Manifest(
-        kind=kind,
-        width=first.width,
-        height=first.height,
-        channels=channels,
-        encoding="png",
-        resize_mode="squash",
-        target=target,
-        splits=written,
-        mean_pixel=[0.0] * channels,
-    )
+    size = {"width": first.width, "height": first.height}
+    manifest = manifest_of(target, channels=channels, kind=kind, splits=written, **size)
     manifest.save(folder)
     return manifest
+
+
+def manifest_of(target: Target, *, side: int = 1, channels: int = 1, **fields: Any) -> Manifest:
+    """Return the manifest of a dataset for classification, unless ``fields`` are different."""
+    defaults: dict[str, Any] = {
+        "kind": "image-classification",
+        "width": side,
+        "height": side,
+        "channels": channels,
+        "encoding": "png",
+        "resize_mode": "squash",
+        "splits": {},
+        "mean_pixel": [0.0] * channels,
+    }
+    return Manifest(target=target, **defaults | fields)

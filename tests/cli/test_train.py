@@ -9,10 +9,11 @@ from click.testing import CliRunner
 
 from digits.cli.commands import digits
 from digits.core import recipe
-from digits.data.manifest import Manifest, SplitRecords
+from digits.data.manifest import SplitRecords
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.standard_networks import network
 from digits.runtime import standalone
+from tests.datasets import manifest_of
 
 
 @pytest.fixture
@@ -21,18 +22,8 @@ def dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DIGITS_WEIGHTS_DIR", str(tmp_path / "weights"))
     folder = tmp_path / "digits"
     folder.mkdir()
-    Manifest(
-        kind="image-classification",
-        width=28,
-        height=28,
-        channels=1,
-        encoding="png",
-        resize_mode="squash",
-        target=ClassIndex.of(["a", "b"]),
-        groups=["a", "b"],
-        splits={"train": SplitRecords(count=1000, counts=[500, 500], bytes=0, shards=[])},
-        mean_pixel=[0.0],
-    ).save(folder)
+    splits = {"train": SplitRecords(count=1000, counts=[500, 500], bytes=0, shards=[])}
+    manifest_of(ClassIndex.of(["a", "b"]), side=28, groups=["a", "b"], splits=splits).save(folder)
     return folder
 
 

@@ -32,6 +32,7 @@ from digits.data.records import records
 from digits.data.targets.class_index import ClassIndex
 from digits.worker.input import memory
 from tests import once
+from tests.datasets import manifest_of
 
 # A task that takes longer hangs, however busy the machine is.
 SECONDS_ALLOWED = 300
@@ -387,18 +388,8 @@ def write_dataset(
         )
     mean = (total / counts["train"]).astype(np.float32)
     np.save(folder / manifest.MEAN_ARRAY_FILE, mean)
-    manifest.Manifest(
-        width=size,
-        height=size,
-        channels=channels,
-        encoding=encoding,
-        resize_mode="squash",
-        kind="image-classification",
-        target=ClassIndex.of(labels),
-        groups=labels,
-        splits=splits,
-        mean_pixel=mean.mean((0, 1)).tolist(),
-    ).save(folder)
+    about = {"encoding": encoding, "groups": labels, "mean_pixel": mean.mean((0, 1)).tolist()}
+    manifest_of(ClassIndex.of(labels), side=size, channels=channels, splits=splits, **about).save(folder)
     return folder
 
 

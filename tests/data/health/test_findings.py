@@ -15,6 +15,7 @@ from digits.data.health.findings import Result
 from digits.data.images.statistics import MODES, SHAPE_LENGTH, STATISTICS_DTYPE
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.targets.class_index import ClassIndex
+from tests import datasets
 
 
 def rows(*changes: dict[str, Any]) -> Any:
@@ -34,10 +35,8 @@ def manifest_of(counts: dict[str, list[int]], names: list[str], skipped: int = 0
     splits = {
         name: SplitRecords(count=sum(own), counts=own, bytes=1, shards=[]) for name, own in counts.items()
     }
-    size: dict[str, Any] = {"width": 32, "height": 32, "channels": 3, "mean_pixel": [0.0] * 3}
-    about: dict[str, Any] = {"kind": "image-classification", "encoding": "png", "resize_mode": "squash"}
-    target = ClassIndex.of(names)
-    return Manifest(target=target, groups=names, splits=splits, skipped=skipped, **about, **size)
+    about = {"groups": names, "splits": splits, "skipped": skipped}
+    return datasets.manifest_of(ClassIndex.of(names), side=32, channels=3, **about)
 
 
 def find(

@@ -15,12 +15,11 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target, UnfitDataset
 from digits.data.targets.target_image import TargetImage
+from tests.datasets import manifest_of
 
 
 def dataset(target: Target, **changes: Any) -> Manifest:
-    fields: dict[str, Any] = {"kind": "some", "encoding": "png", "resize_mode": "squash", "splits": {}}
-    fields |= {"width": 8, "height": 6, "channels": 3, **changes}
-    return Manifest(target=target, mean_pixel=[0.0] * fields["channels"], **fields)
+    return manifest_of(target, **{"kind": "some", "width": 8, "height": 6, "channels": 3, **changes})
 
 
 OWN = ["cat", "dog", "owl"]

@@ -16,13 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from digits.data import manifest
-from digits.data.manifest import Manifest, SplitRecords
+from digits.data.manifest import SplitRecords
 from digits.data.records import index as record_index
 from digits.data.records import records
 from digits.data.records.index import DamagedRecords
 from digits.data.records.records import Record, ShardWriter, SplitReader
 from digits.data.targets.class_index import ClassIndex
 from tests import power_loss
+from tests.datasets import manifest_of
 from tests.power_loss import Recording
 
 EXAMPLE = Record(
@@ -77,11 +78,8 @@ def test_a_manifest_is_never_on_disk_without_its_records(
     with monkeypatch.context() as patched:
         recording.start(patched)
         split = write(job, numbered(5), numbered(3, start=5))
-        size: dict[str, Any] = {"width": 1, "height": 1, "channels": 1, "mean_pixel": [0.0]}
-        about: dict[str, Any] = {"kind": "image-classification", "encoding": "none", "resize_mode": "squash"}
-        Manifest(target=ClassIndex.of(["a"]), groups=["a"], splits={"train": split}, **about, **size).save(
-            job
-        )
+        splits = {"train": split}
+        manifest_of(ClassIndex.of(["a"]), encoding="none", groups=["a"], splits=splits).save(job)
     states = [state for moment in recording.moments() for state in recording.states(moment, chance, count=5)]
     complete = [state for state in states if "dataset.json" in state]
     assert complete and len(complete) < len(states)

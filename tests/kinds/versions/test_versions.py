@@ -15,7 +15,7 @@ import pytest
 
 from digits.core import events
 from digits.data.images import images
-from digits.data.manifest import Manifest, SplitRecords, load
+from digits.data.manifest import SplitRecords, load
 from digits.data.records import records
 from digits.data.records.names import find_names
 from digits.data.records.records import Record, SplitReader
@@ -31,6 +31,7 @@ from digits.kinds.versions import versions
 from digits.kinds.versions.versions import CreateVersion, Edits
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
+from tests.datasets import manifest_of
 from tests.kinds.dataset_forms import create
 
 CLASSES = ["cat", "dog", "owl"]
@@ -60,9 +61,8 @@ def dataset(folder: Path, spec: Target, features: Any, counts: dict[str, int]) -
                 writer.add(records.encode_example(record), groups[number] if groups else -1)
         per_group = [groups.count(group) for group in range(3)] if groups else []
         splits[split] = SplitRecords(count=count, counts=per_group, bytes=writer.size_bytes, shards=[name])
-    size: dict[str, Any] = {"width": SIDE, "height": SIDE, "channels": 1, "mean_pixel": [0.0]}
-    about: dict[str, Any] = {"encoding": "png", "resize_mode": "squash", "groups": spec.labels}
-    Manifest(kind=KINDS[type(spec)], target=spec, splits=splits, **about, **size).save(folder)
+    about = {"kind": KINDS[type(spec)], "groups": spec.labels, "splits": splits}
+    manifest_of(spec, side=SIDE, **about).save(folder)
     return folder
 
 

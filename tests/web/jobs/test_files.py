@@ -15,9 +15,10 @@ import pytest
 from digits.core.files import UnreadableFile, exists, is_folder, make_folder, open_plain, read_bytes
 from digits.core.job import Job
 from digits.core.status import Status
-from digits.data import manifest
+from digits.data.manifest import SplitRecords
 from digits.data.records.records import Record, ShardWriter, encode_example
 from digits.data.targets.class_index import ClassIndex
+from tests.datasets import manifest_of
 from tests.site import Site, open_idle_site, site_settings
 
 pytestmark = pytest.mark.integration
@@ -80,20 +81,9 @@ def dataset(site: Site) -> Job:
     record = Record(b"\xff\xd8", "jpeg", 1, 1, 3, {"image/class/label": [0]})
     with ShardWriter(job.folder / "train-00000-of-00001.tfrecord") as writer:
         writer.add(encode_example(record), 0)
-    split = manifest.SplitRecords(count=1, counts=[1], bytes=writer.size_bytes, shards=[writer.path.name])
-    whole = manifest.Manifest(
-        width=1,
-        height=1,
-        channels=3,
-        encoding="jpg",
-        resize_mode="squash",
-        kind="image-classification",
-        target=ClassIndex.of(["a"]),
-        groups=["a"],
-        splits={"train": split},
-        mean_pixel=[0.0, 0.0, 0.0],
-    )
-    whole.save(job.folder)
+    split = SplitRecords(count=1, counts=[1], bytes=writer.size_bytes, shards=[writer.path.name])
+    about = {"encoding": "jpg", "groups": ["a"], "splits": {"train": split}}
+    manifest_of(ClassIndex.of(["a"]), channels=3, **about).save(job.folder)
     return at_end(site, job, Status.DONE)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from digits.core.recipe import Augment
-from digits.data.manifest import MEAN_ARRAY_FILE, Manifest
+from digits.data.manifest import MEAN_ARRAY_FILE
 from digits.data.models.export import FORMATS
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
@@ -22,6 +22,7 @@ from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from digits.kinds import standard_networks
+from tests.datasets import manifest_of
 
 # The greatest difference to the network, relative to the largest output. In int8, that of random weights is large.
 TOLERANCES = dict.fromkeys(FORMATS, 1e-4) | {"litert-float16": 0.01, "litert-int8": 0.9}
@@ -182,15 +183,11 @@ def build(
     (folder / "network.py").write_text(text)
     random = np.random.default_rng(0)
     np.save(folder / MEAN_ARRAY_FILE, random.uniform(50, 200, shape).astype(np.float32))
-    manifest = Manifest(
-        kind=case.kind,
-        width=case.side,
-        height=case.side,
+    manifest = manifest_of(
+        target_of(case.kind, case.side, case.channels),
+        side=case.side,
         channels=case.channels,
-        encoding="png",
-        resize_mode="squash",
-        target=target_of(case.kind, case.side, case.channels),
-        splits={},
+        kind=case.kind,
         mean_pixel=random.uniform(50, 200, case.channels).tolist(),
     )
     prepare = feeds.preparation(manifest, folder, network.values["use_mean"], crop, augment)

@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from digits.core.events import InputPrepared
 from digits.data import manifest
-from digits.data.manifest import Manifest
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.numbers import Numbers
-from digits.data.targets.target import Target
 from digits.worker.input import memory
+from tests.datasets import manifest_of
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
 
@@ -163,7 +162,7 @@ def test_class_counts_in_a_balanced_epoch_differ_by_at_most_one(
 
 def test_class_weights_and_balanced_sampling(input: Any) -> None:
     groups = np.array([0] * 9 + [2] * 1, np.int32)
-    found = manifest_of(ClassIndex.of(["a", "b", "c", "d"]))
+    found = manifest_of(ClassIndex.of(list("abcd")), groups=list("abcd"))
     weights, balanced = input.balance("class_weights", groups, found)
     assert np.allclose(weights, [10 / 18, 0, 5, 0]) and balanced is None
     assert weights[groups].sum() == pytest.approx(10)
@@ -174,27 +173,12 @@ def test_class_weights_and_balanced_sampling(input: Any) -> None:
 
 
 def test_targets_without_classes_have_no_class_weights(input: Any) -> None:
-    found = manifest_of(Numbers.of(["angle"], [0.0], [1.0]))
+    found = manifest_of(Numbers.of(["angle"], [0.0], [1.0]), groups=["angle"])
     with pytest.raises(Exception, match="Class weights require a dataset with classes"):
         input.balance("class_weights", np.zeros(3, np.int32), found)
     found.groups = []
     with pytest.raises(Exception, match="no groups to balance"):
         input.balance("sampling", np.full(3, -1, np.int32), found)
-
-
-def manifest_of(target: Target) -> Manifest:
-    return Manifest(
-        kind="any",
-        width=1,
-        height=1,
-        channels=1,
-        encoding="png",
-        resize_mode="squash",
-        target=target,
-        groups=list(target.names),
-        splits={},
-        mean_pixel=[0.0],
-    )
 
 
 @pytest.mark.parametrize(("budget", "how"), [(9 * 108, "resident"), (9 * 108 - 1, "streamed")])

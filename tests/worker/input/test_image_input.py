@@ -13,26 +13,17 @@ from digits.data.manifest import Manifest
 from digits.data.targets.boxes import Boxes
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
+from tests.datasets import manifest_of
 
 
-def manifest_of(**properties: Any) -> Manifest:
-    defaults: dict[str, Any] = {
-        "kind": "image-object-detection",
-        "width": 25,
-        "height": 20,
-        "channels": 1,
-        "encoding": "png",
-        "resize_mode": "squash",
-        "target": Boxes.of(["thing"], 1),
-        "splits": {},
-        "mean_pixel": [0.0],
-    }
-    return Manifest(**{**defaults, **properties})
+def manifest_of_boxes(**properties: Any) -> Manifest:
+    size = {"width": 25, "height": 20}
+    return manifest_of(Boxes.of(["thing"], 1), **{"kind": "image-object-detection", **size, **properties})
 
 
 @pytest.mark.parametrize(("size", "height"), [((30, 20), 10), ((30, 80), 20)])
 def test_images_are_padded_like_those_of_the_dataset(size: tuple[int, int], height: int) -> None:
-    manifest = manifest_of(padding=(50, 40))
+    manifest = manifest_of_boxes(padding=(50, 40))
     file = io.BytesIO()
     Image.new("L", size, 200).save(file, "PNG")
     pixels, geometry = image_input.read(file.getvalue(), manifest)
@@ -47,9 +38,9 @@ def test_images_are_padded_like_those_of_the_dataset(size: tuple[int, int], heig
 )
 def test_models_of_other_arrays_do_not_predict_from_images(properties: dict[str, Any]) -> None:
     with pytest.raises(UserFault, match="does not predict from single images"):
-        image_input.read(b"", manifest_of(**properties))
+        image_input.read(b"", manifest_of_boxes(**properties))
 
 
 def test_an_image_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(UserFault, match="The image cannot be read: "):
-        image_input.read(b"GIF89a", manifest_of())
+        image_input.read(b"GIF89a", manifest_of_boxes())

@@ -7,19 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.manifest import Manifest
 from digits.data.targets.class_index import ClassIndex
 from digits.worker.failure import UserFault
 from digits.worker.serving import value_range
+from tests.datasets import manifest_of
 
+TARGET = ClassIndex.of(["a", "b"])
 PIXELS = np.random.default_rng(1).integers(0, 256, (8, 8, 1))
-
-
-def manifest_of(mean: float, dtype: Any = "uint8") -> Manifest:
-    return Manifest(
-        kind="image-classification", width=8, height=8, channels=1, dtype=dtype, encoding="png",
-        resize_mode="squash", target=ClassIndex.of(["a", "b"]), splits={}, mean_pixel=[mean],
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -37,7 +31,7 @@ def manifest_of(mean: float, dtype: Any = "uint8") -> Manifest:
     ],
 )
 def test_usual_values_are_accepted(pixels: Any, mean: float, dtype: str) -> None:
-    value_range.check(pixels.astype(np.float32), manifest_of(mean, dtype))
+    value_range.check(pixels.astype(np.float32), manifest_of(TARGET, side=8, mean_pixel=[mean], dtype=dtype))
 
 
 @pytest.mark.parametrize(
@@ -55,5 +49,7 @@ def test_usual_values_are_accepted(pixels: Any, mean: float, dtype: str) -> None
 )
 def test_scaled_values_are_refused(pixels: Any, mean: float, dtype: str, remedy: str) -> None:
     with pytest.raises(UserFault, match="the model was trained with values") as error:
-        value_range.check(pixels.astype(np.float32), manifest_of(mean, dtype))
+        value_range.check(
+            pixels.astype(np.float32), manifest_of(TARGET, side=8, mean_pixel=[mean], dtype=dtype)
+        )
     assert remedy in error.value.hint and "check_range" in error.value.hint

@@ -20,6 +20,7 @@ from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from digits.kinds.standard_networks import network
+from tests.datasets import manifest_of
 from tests.worker.conftest import gradient
 
 nightly = pytest.mark.nightly
@@ -71,10 +72,8 @@ def write(folder: Path, kind: str, size: int) -> Path:
             count=count, counts=[count], bytes=0, shards=[name], hashes=[writer.sha256]
         )
     np.save(folder / manifest.MEAN_ARRAY_FILE, np.full((size, size, 3), 120, np.float32))
-    manifest.Manifest(
-        width=size, height=size, channels=3, encoding="png", resize_mode="squash", kind=kind, target=target,
-        groups=["all"], splits=splits, mean_pixel=[120.0] * 3,
-    ).save(folder)  # fmt: skip
+    about = {"kind": kind, "groups": ["all"], "splits": splits, "mean_pixel": [120.0] * 3}
+    manifest_of(target, side=size, channels=3, **about).save(folder)
     return folder
 
 
