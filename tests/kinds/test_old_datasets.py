@@ -205,7 +205,7 @@ def test_the_form_names_faults(tmp_path: Path) -> None:
     outside, job = write_job(tmp_path / "job"), write_job(forms.data / "job")
     (job / "labels.txt").write_text("cold\nwarm\n")
     found = forms.summary(method="database", database_train=job)
-    assert "4 records cannot be used: the class 2 is not between 0 and 1" in found.problems[0]
+    assert "4 records cannot be used: the class 2 is none of the named ones, 0 to 1" in found.problems[0]
     (job / "labels.txt").unlink()
     (message,) = forms.errors(method="database", database_train=job)["database_train"]
     assert "has no labels.txt" in message

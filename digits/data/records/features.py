@@ -78,15 +78,6 @@ def needed_values(features: ExampleFeatures, name: str) -> tuple[str, Sequence[A
     return kind, values
 
 
-def class_at(index: int, names: Sequence[str]) -> str:
-    """Return the name of the class ``index``, by default its number; raises ValueError with a message."""
-    if not names:
-        return str(index)
-    if not 0 <= index < len(names):
-        raise ValueError(f"the class {index} is not between 0 and {len(names) - 1}, the named classes")
-    return names[index]
-
-
 @dataclass(frozen=True)
 class FeatureInfo:
     """A feature of a record: its type, the number of its values, the first ones as text, and its image, if any."""
@@ -366,28 +357,37 @@ def best_named(names: Sequence[str], usual: Sequence[str]) -> str:
 
 
 class ClassFeature:
-    """The feature ``name`` with the class of a record: a text, a number, or the index of one of ``labels``."""
+    """The feature ``name`` with classes of a record: texts, numbers, or numbers with the names ``labels``."""
 
-    def __init__(self, name: str, labels: Sequence[str] = ()) -> None:
-        self.name, self._labels, self._kind = name, labels, ""
+    def __init__(self, name: str, labels: Mapping[int, str] | Sequence[str] = ()) -> None:
+        self.name, self._kind = name, ""
+        self._labels = labels if isinstance(labels, Mapping) else dict(enumerate(labels))
 
     def read(self, features: ExampleFeatures) -> str:
-        """Return the name of the class of a record; raises ValueError with a message."""
-        name = show(self.name)
-        kind, values = needed_values(features, self.name)
+        """Return the only class of a record; raises ValueError with a message."""
+        _, values = needed_values(features, self.name)
         if len(values) > 1:
-            raise ValueError(f"“{name}” has {len(values):,} values, not one")
+            raise ValueError(f"“{show(self.name)}” has {len(values):,} values, not one")
+        (found,) = self.read_all(features)
+        if not found:
+            raise ValueError(f"“{show(self.name)}” is empty")
+        return found
+
+    def read_all(self, features: ExampleFeatures) -> list[str]:
+        """Return the classes of a record, in which blank texts are empty; raises ValueError with a message."""
+        kind, values = values_of(features, self.name)
         if kind == FLOATS:
-            raise ValueError(f"“{name}” is {kind} instead of an integer or a string")
+            raise ValueError(f"“{show(self.name)}” is {kind} instead of integers or strings")
         self._kind = self._kind or kind
-        if kind != self._kind:
-            raise ValueError(f"“{name}” is {kind}, but {self._kind} in earlier records")
+        if len(values) and kind != self._kind:
+            raise ValueError(f"“{show(self.name)}” is {kind}, but {self._kind} in earlier records")
         if kind == BYTES:
-            text: str = values[0].decode("utf-8", "backslashreplace").strip()
-            if not text:
-                raise ValueError(f"“{name}” is empty")
-            return show(text)
-        return class_at(int(values[0]), self._labels)
+            return [show(value.decode("utf-8", "backslashreplace").strip()) for value in values]
+        unknown = [value for value in values if self._labels and value not in self._labels]
+        if unknown:
+            numbers = f"{min(self._labels)} to {max(self._labels)}"
+            raise ValueError(f"the class {unknown[0]} is none of the named ones, {numbers}")
+        return [self._labels.get(value, str(value)) for value in values]
 
 
 def is_no_label(name: str) -> bool:

@@ -17,6 +17,7 @@ from digits.data.records.features import (
     BYTES,
     FLOATS,
     INTEGERS,
+    ClassFeature,
     ExampleFeatures,
     ImageFeature,
     best_named,
@@ -160,9 +161,9 @@ class BoxMapping(RecordMapping):
         super().__init__(recipe, source, files, first)
         boxes = [need_feature(first, name, "the boxes of objects") for name in source.box_features or [""]]
         self.boxes = BoxLayout(boxes, source.box_order, source.box_units)
-        self._class = need_feature(first, source.class_feature, "the class of objects")
-        self._names = read_label_map(Path(source.labels)) if source.labels else files.names_of(self._class)
-        self.classes = list(self._names.values())
+        name = need_feature(first, source.class_feature, "the class of objects")
+        names = read_label_map(Path(source.labels)) if source.labels else files.names_of(name)
+        self._class, self.classes = ClassFeature(name, names), list(names.values())
 
     def read(self, features: ExampleFeatures) -> tuple[Size | None, list[Shape]]:
         """Return the width and height of the image of a record, None if it is unusable, and its objects in pixels.
@@ -170,12 +171,14 @@ class BoxMapping(RecordMapping):
         Raises ValueError with a message.
         """
         edges = self.boxes.read(features)
-        names = self._class_names(features)
+        names = self._class.read_all(features)
+        if not all(names):
+            raise ValueError(f"“{show(self._class.name)}” contains an empty text")
         is_joint = len(self.boxes.names) == 1
         for name, values in zip(self.boxes.names, edges, strict=not is_joint):
             if len(values) != len(names):
                 found = count_of(len(values), "box" if is_joint else "value")
-                raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class)}” {len(names):,}")
+                raise ValueError(f"“{show(name)}” has {found}, and “{show(self._class.name)}” {len(names):,}")
         ignored = [_flags(features, name, len(names)) for name in IGNORED_FEATURES]
         size = _size(self.image, features)
         across, down = size if size and self.boxes.units == "relative" else (1, 1)
@@ -186,20 +189,6 @@ class BoxMapping(RecordMapping):
             is_ignored = any(flags[index] for flags in ignored)
             boxes.append(Shape(name, box, f"object {index}", is_ignored))
         return size, boxes
-
-    def _class_names(self, features: ExampleFeatures) -> list[str]:
-        kind, values = values_of(features, self._class)
-        if len(values) and kind not in (BYTES, INTEGERS):
-            raise ValueError(f"“{show(self._class)}” is {kind}, not integers or texts")
-        if kind == BYTES:
-            names = [show(value.decode("utf-8", "backslashreplace").strip()) for value in values]
-            if not all(names):
-                raise ValueError(f"“{show(self._class)}” contains an empty text")
-            return names
-        unknown = [value for value in values if self._names and value not in self._names]
-        if unknown:
-            raise ValueError(f"the class {unknown[0]} is not in the label map")
-        return [self._names.get(value, str(value)) for value in values]
 
     @classmethod
     def propose(cls, source: BoxRecords, files: RecordFiles, first: ExampleFeatures) -> BoxRecords:

@@ -14,9 +14,9 @@ from digits.data.records.features import (
     BYTES,
     FLOATS,
     LABEL_NAMES,
+    ClassFeature,
     ExampleFeatures,
     best_named,
-    class_at,
     is_no_label,
     named_like,
     needed_values,
@@ -55,7 +55,7 @@ class LabelSetMapping(RecordMapping):
         self._features = [need_feature(first, name, "labels") for name in source.label_features or [""]]
         self.layout = source.layout
         self._classes = _class_names(source, files, self._features[0])
-        self._kinds: dict[str, str] = {}
+        self._list = ClassFeature(self._features[0], self._classes)
         if self.layout == "list" and len(self._features) > 1:
             raise UnusableSource(
                 f"Several features may list the labels: {listed(self._features)}.",
@@ -72,16 +72,7 @@ class LabelSetMapping(RecordMapping):
         """Return the labels of a record; raises ValueError with a message."""
         if self.layout == "columns":
             return tuple(label for name in self._features for label in self._read_flags(name, features))
-        name = self._features[0]
-        kind, values = values_of(features, name)
-        if kind == FLOATS:
-            raise ValueError(f"“{show(name)}” is {kind} instead of integers or strings")
-        if kind and self._kinds.setdefault(name, kind) != kind:
-            raise ValueError(f"“{show(name)}” is {kind}, but {self._kinds[name]} in earlier records")
-        if kind == BYTES:
-            texts = (value.decode("utf-8", "backslashreplace").strip() for value in values)
-            return tuple(dict.fromkeys(show(text) for text in texts if text))
-        return tuple(dict.fromkeys(class_at(number, self._classes) for number in values))
+        return tuple(dict.fromkeys(filter(None, self._list.read_all(features))))
 
     def _flag_names(self, name: str, first: ExampleFeatures) -> list[str]:
         """Return the labels of a feature with 0 or 1, or with one such number for each class."""

@@ -141,10 +141,10 @@ def test_classes_are_texts_numbers_or_names_of_numbers() -> None:
     [
         ({"other": 1}, "no feature “label”; its features are other"),
         ({"label": [1, 2]}, "“label” has 2 values, not one"),
-        ({"label": 0.5}, "“label” is float32 instead of an integer or a string"),
+        ({"label": 0.5}, "“label” is float32 instead of integers or strings"),
         ({"label": b" "}, "“label” is bytes, but int64 in earlier records"),
-        ({"label": 2}, "the class 2 is not between 0 and 1"),
-        ({"label": -1}, "the class -1 is not between 0 and 1"),
+        ({"label": 2}, "the class 2 is none of the named ones, 0 to 1"),
+        ({"label": -1}, "the class -1 is none of the named ones"),
     ],
 )
 def test_unusable_classes_have_a_reason(values: dict[str, Any], message: str) -> None:

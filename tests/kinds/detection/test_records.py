@@ -178,7 +178,7 @@ def test_invalid_boxes_are_dropped_and_difficult_ones_ignored(tmp_path: Path) ->
         ({f"{BOX}xmax": None}, r"record 8: “image/object/bbox/xmax” has 0 values, and .*text” 1"),
         ({f"{BOX}xmin": [3]}, "“image/object/bbox/xmin” is int64, not float32: edges are fractions"),
         ({f"{BOX}xmax": [112.0]}, "“image/object/bbox/xmax” contains 112: edges are fractions"),
-        ({"image__object__class__text": [0.5]}, "text” is float32, not integers or texts"),
+        ({"image__object__class__text": [0.5]}, "text” is float32 instead of integers or strings"),
         ({"image__object__class__text": [b" "]}, "contains an empty text"),
     ],
 )
@@ -196,7 +196,7 @@ def test_features_that_do_not_exist_are_named(tmp_path: Path) -> None:
         plan(path, class_feature="kind")
     names = tmp_path / "map.pbtxt"
     names.write_text(LABEL_MAP.replace("id: 2", "id: 3"))
-    with pytest.raises(UnusableSource, match=r"record 1: the class 2 is not in the label map"):
+    with pytest.raises(UnusableSource, match=r"record 1: the class 2 is none of the named ones"):
         plan(path, class_feature="image/object/class/label", labels=str(names))
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(UnusableSource, match=r"a\.tfrecord, record 7: truncated"):

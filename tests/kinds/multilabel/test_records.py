@@ -81,7 +81,7 @@ def test_the_labels_of_records(
         ([{"sea": 1}, {"sea": [1, 0]}], ("sea",), COLUMNS, "“sea” has 2 numbers, but 1 in the first"),
         ([{"labels": 1}, {"labels": b"sea"}], (), {}, "“labels” is bytes, but int64 in earlier records"),
         ([{"labels": [0.5, 1.0]}], (), LIST, "“labels” is float32 instead of integers or strings"),
-        ([{"labels": 3}], (), NAMED, "the class 3 is not between 0 and 2"),
+        ([{"labels": 3}], (), NAMED, "the class 3 is none of the named ones, 0 to 2"),
         ([{"labels": [1, 0, 0, 0]}], (), NAMED, "“labels” has 4 numbers, but there are 3 names"),
         ([{"sea": 1}], ("tilt",), {}, "The first record has no feature “tilt”"),
         ([{"text_length": 7}], (), {}, "None of the features looks like labels"),
