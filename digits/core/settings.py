@@ -184,7 +184,6 @@ def _setting(
     help: str,
     *,
     default_text: str = "",
-    variable: str = "",
     option: str | None = "",
 ) -> Any:
     """Declare a setting. ``default`` is a text as in the environment, or a function; ``option=None`` means no option.
@@ -193,7 +192,7 @@ def _setting(
     """
     if isinstance(default, str):
         default_text = "none" if not default else default if parse is _flag else f"`{default}`"
-    described = Described("", variable, option, help, default_text, parse)
+    described = Described("", "", option, help, default_text, parse)
     factory = partial(parse, default) if isinstance(default, str) else default
     return dataclasses.field(default_factory=factory, metadata={"described": described})
 
@@ -436,9 +435,8 @@ def described_settings() -> list[Described]:
 
 
 def _described(name: str, setting: Described) -> Described:
-    variable = setting.variable or f"DIGITS_{name.upper()}"
     option = f"--{name.replace('_', '-')}" if setting.option == "" else setting.option
-    return dataclasses.replace(setting, name=name, variable=variable, option=option)
+    return dataclasses.replace(setting, name=name, variable=f"DIGITS_{name.upper()}", option=option)
 
 
 def read_settings(environment: Mapping[str, str], options: Mapping[str, Any] | None = None) -> Settings:

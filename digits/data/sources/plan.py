@@ -392,9 +392,9 @@ def listed(names: Iterable[str]) -> str:
     return f"{text} and {more:,} more" if more > 0 else text
 
 
-def first_lines(items: Sequence[str], count: int | None = None) -> str:
-    """Join the first few of ``items`` with semicolons, and add how many of ``count`` are not listed."""
-    more = (len(items) if count is None else count) - MAX_LINES_SHOWN
+def first_lines(items: Sequence[str]) -> str:
+    """Join the first few of ``items`` with semicolons, and add how many are not listed."""
+    more = len(items) - MAX_LINES_SHOWN
     return "; ".join(items[:MAX_LINES_SHOWN]) + (f"; and {more:,} more" if more > 0 else "")
 
 

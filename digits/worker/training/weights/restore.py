@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from digits.data.models.pretrained_catalog import CATALOG, Pretrained, with_files
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained
 from digits.worker.failure import UserFault, first_line
 from digits.worker.network import applications
 from digits.worker.network.variables import MODEL_SCOPE
@@ -353,7 +353,7 @@ def _keras_model(path: Path) -> Source:
 
 
 def _candidates_by_name(name: str) -> list[Pretrained]:
-    return [entry for entry, file in with_files() if file.name == name]
+    return [entry for entry in CATALOG.values() if any(file.name == name for file in entry.files)]
 
 
 def _application(path: Path, entry: Pretrained) -> Source:
