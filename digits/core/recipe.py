@@ -263,13 +263,6 @@ class Train(Recipe, tag="train"):
     # Off, because it costs two messages for each layer and step, and XLA; it matters for small shares of a batch.
     synchronized_batch_norm: bool = False
     resume: bool = False
-    # The earlier name of ``weights_on``: ``mirrored`` for the first GPU, or ``central`` for the CPU. Read only.
-    strategy: Literal["mirrored", "central"] | msgspec.UnsetType = msgspec.UNSET
-
-    def __post_init__(self) -> None:
-        if self.strategy == "central":
-            self.weights_on = "cpu"
-        self.strategy = msgspec.UNSET
 
 
 class Preflight(Train, tag="preflight"):

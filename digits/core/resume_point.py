@@ -55,8 +55,7 @@ class ResumePoint(Struct, frozen=True, kw_only=True):
 
 class _File(Struct):
     sha256: str
-    # Earlier versions stored more numbers in it than a `JsonObject` may have.
-    point: dict[str, Any]
+    point: JsonObject
 
 
 def resume_points(job_folder: Path) -> tuple[list[ResumePoint], dict[str, str]]:

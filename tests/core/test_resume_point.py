@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
 import pytest
-from msgspec import structs
 
 from digits.core.resume_point import ResumePoint, resume_point, resume_points
 
@@ -67,12 +65,3 @@ def test_the_order_of_keys_in_a_resume_point_does_not_matter(tmp_path: Path) -> 
     body = json.loads(path.read_text())
     path.write_text(json.dumps(body | {"point": dict(reversed(body["point"].items()))}))
     assert resume_point(tmp_path) == point(5)
-
-
-def test_points_of_earlier_versions_may_contain_many_random_numbers(tmp_path: Path) -> None:
-    """They stored the states of Python's generators, which are no longer used."""
-    body = {**structs.asdict(point(10)), "random": {"made": [[number] for number in range(30_000)]}}
-    checksum = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-    file = tmp_path / "snapshot_1.ckpt.resume.json"
-    file.write_text(json.dumps({"sha256": checksum, "point": body}))
-    assert resume_points(tmp_path) == ([point(10)], {})

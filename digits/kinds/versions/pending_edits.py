@@ -19,14 +19,11 @@ import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from digits.core import append_log
-from digits.core.files import MissingFile, read_json
 from digits.core.schema import Count, UnixTime
 from digits.core.splits import SPLITS, Split
 from digits.kinds.versions.versions import MAX_EDITS, Edits
 
 PENDING_FILE = "pending-edits.jsonl"
-# Of earlier versions, which could write more than they could read.
-_FORMER_FILE, _FORMER_BYTES = "pending-edits.json", 256 << 20
 # The datasets whose pending changes stay in memory.
 _CACHED = 4
 # The changes that are encoded in a step.
@@ -161,14 +158,12 @@ def update(job_folder: Path, changes: dict[str, Change | None], by: str = "") ->
         if len(pending.changes) + new > MAX_EDITS:
             raise TooManyChanges
         at = time.time()
-        former = [] if pending.identity else [*pending.changes.items()]
         entries = [
             Entry(place, change, rev, at, by)
-            for rev, (place, change) in enumerate([*former, *changes.items()], pending.rev + 1)
+            for rev, (place, change) in enumerate(changes.items(), pending.rev + 1)
         ]
         if entries:
             append_log.append(job_folder / PENDING_FILE, entries)
-            (job_folder / _FORMER_FILE).unlink(missing_ok=True)
         pending = _load(job_folder)
         if not pending.changes:
             _remove(job_folder)
@@ -189,7 +184,7 @@ def _load(job_folder: Path) -> Pending:
         identity = status.st_dev, status.st_ino
     except FileNotFoundError:
         _states.pop(job_folder, None)
-        return _former(job_folder)
+        return Pending()
     pending = _states.pop(job_folder, None)
     if pending is None or pending.identity != identity or pending.cursor > status.st_size:
         pending = Pending()
@@ -203,25 +198,9 @@ def _load(job_folder: Path) -> Pending:
     return pending
 
 
-def _former(job_folder: Path) -> Pending:
-    pending = Pending()
-    try:
-        file = read_json(job_folder / _FORMER_FILE, _FormerFile, below=job_folder, limit=_FORMER_BYTES)
-    except MissingFile:
-        return pending
-    for place, change in file.changes.items():
-        pending.apply(Entry(place, change, 0, 0.0))
-    return pending
-
-
-class _FormerFile(Struct):
-    changes: dict[Place, Change]
-
-
 def _remove(job_folder: Path) -> None:
     _states.pop(job_folder, None)
-    for name in (PENDING_FILE, _FORMER_FILE):
-        (job_folder / name).unlink(missing_ok=True)
+    (job_folder / PENDING_FILE).unlink(missing_ok=True)
 
 
 def as_edits(changes: dict[str, Change]) -> Edits:

@@ -87,18 +87,6 @@ def test_a_change_that_is_too_long_is_refused_as_a_whole(tmp_path: Path) -> None
     assert load(tmp_path).changes == {}
 
 
-def test_changes_of_an_earlier_version_are_kept(tmp_path: Path) -> None:
-    former = tmp_path / "pending-edits.json"
-    labels = {str(number): True for number in range(1000)}
-    changes = {"train/0": {"exclude": True}} | {f"val/{number}": {"labels": labels} for number in range(1500)}
-    former.write_text(json.dumps({"schema": 1, "changes": changes}, indent=1))
-    assert former.stat().st_size > 16 << 20
-    assert len(load(tmp_path).changes) == 1501
-    assert len(update(tmp_path, {"train/0": None}).changes) == 1500
-    assert not former.exists()
-    assert len(load(tmp_path).changes) == 1500
-
-
 def test_a_damaged_line_is_named_and_costs_no_other_change(tmp_path: Path) -> None:
     update(tmp_path, {"train/0": Change(exclude=True)})
     log = tmp_path / PENDING_FILE

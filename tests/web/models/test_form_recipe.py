@@ -48,7 +48,7 @@ LIMITED = {name for name, binding in BINDINGS.items() if binding.limits.high is 
 # The form yields them otherwise, or lacks them.
 UNBOUND = {
     "dataset", "network", "solver", "lr_policy", "weights", "weights_folder", "weights_sources", "fine_tune", "devices",
-    "augment", "early_stopping", "resume", "strategy",
+    "augment", "early_stopping", "resume",
 }  # fmt: skip
 
 
