@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import humanize
 from flask import url_for
 
-from digits.core import events
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob, epoch_label
@@ -16,6 +14,7 @@ from digits.web.jobs.serializers import failure_message, job_views, manifest_of
 from digits.web.models.settings_description import (
     Settings,
     describe_devices,
+    describe_loading,
     describe_preprocessing,
     describe_settings,
     known,
@@ -82,7 +81,7 @@ def settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     )
     prepared = services().scheduler.task_state(job, task).inputs.get("train")
     return [
-        *known({"Input": ", ".join(filter(None, words)), "Data loading": _data_loading(prepared)}),
+        *known({"Input": ", ".join(filter(None, words)), "Data loading": describe_loading(prepared)}),
         *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
         *describe_devices(job.recipe, task.devices),
     ]
@@ -164,13 +163,3 @@ def network_text(job: ModelJob) -> tuple[str, str]:
         return job.network_text(), ""
     except UnreadableFile as error:
         return "", f"The network cannot be shown: {error}."
-
-
-def _data_loading(prepared: events.InputPrepared | None) -> str:
-    """Describe how the images reach the network, and why; empty before the input is prepared."""
-    if prepared is None:
-        return ""
-    need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
-    if prepared.how == "resident":
-        return f"Cached in {prepared.place} ({need} of {room} available)"
-    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import humanize
+
+from digits.core.events import InputPrepared
 from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
 from digits.data.models.pretrained_catalog import CATALOG, PREFIX
@@ -66,6 +69,16 @@ def describe_devices(recipe: Train, devices: Sequence[str]) -> Settings:
     if len(devices) > 1:
         return [("Devices", f"{names}; weights {_WEIGHTS_ON[recipe.weights_on]}")]
     return known({"Device": names})
+
+
+def describe_loading(prepared: InputPrepared | None) -> str:
+    """Return how the images reach the network, and why; empty before the input is prepared."""
+    if prepared is None:
+        return ""
+    need, room = humanize.naturalsize(prepared.bytes), humanize.naturalsize(prepared.budget_bytes)
+    if prepared.how == "resident":
+        return f"Cached in {prepared.place} ({need} of {room} available)"
+    return f"Streamed from disk ({need} exceeds the {room} of {prepared.place} available)"
 
 
 def device_names(devices: Sequence[str]) -> str:

@@ -8,9 +8,15 @@ import msgspec
 import pytest
 
 from digits.core import recipe as recipes
+from digits.core.events import InputPrepared
 from digits.core.recipe import Augment, EarlyStopping, FineTune, Solver, Train
 from digits.core.schedules import Step
-from digits.web.models.settings_description import describe_devices, describe_preprocessing, describe_settings
+from digits.web.models.settings_description import (
+    describe_devices,
+    describe_loading,
+    describe_preprocessing,
+    describe_settings,
+)
 
 
 def described(**settings: Any) -> dict[str, str]:
@@ -80,6 +86,17 @@ def test_every_augmentation_has_words() -> None:
         for value in choices.get(field.name, (0, 1)):
             augment = Augment(**{field.name: value})
             assert ("Augmentation" in described(augment=augment)) == (augment != Augment()), (field, value)
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("resident", "Cached in memory (2.0 kB of 3.0 kB available)"),
+        ("streamed", "Streamed from disk (2.0 kB exceeds the 3.0 kB of memory available)"),
+    ],
+)
+def test_the_loading_of_records_is_described(how: Any, words: str) -> None:
+    assert describe_loading(InputPrepared("train", how, 5, 2000, 3000, 9000)) == words
 
 
 def test_the_devices_have_the_numbers_of_the_driver() -> None:

@@ -728,32 +728,6 @@ def test_lenet_can_be_customized(site: Site) -> None:
     assert site.post("/models/customize").status_code == 400
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "words"),
-    [
-        (SYNTAX_ERROR, 3, "Syntax error"),
-        (NO_USER_MODEL, 1, "UserModel"),
-        (NO_LOSS, 1, "loss"),
-        ("class UserModel:\n    pass", 1, "Tower"),
-        ("x = 1\n\0", 2, "U+0000"),
-        ("(" * 5000, 1, ""),
-    ],
-)
-def test_lint_reports_errors_without_running_the_network(
-    site: Site, text: str, line: int, words: str
-) -> None:
-    (diagnostic,) = site.post("/models/lint", custom_network=text).get_json()["diagnostics"]
-    assert diagnostic["line"] == line
-    assert words in diagnostic["message"]
-
-
-@pytest.mark.parametrize(
-    "text", ["", LINEAR, LINEAR.replace("\n", "\r\n"), "class UserModel(Other):\n    pass"]
-)
-def test_a_valid_network_has_no_diagnostics(site: Site, text: str) -> None:
-    assert site.post("/models/lint", custom_network=text).get_json()["diagnostics"] == []
-
-
 def test_a_learning_rate_schedule_has_a_preview(site: Site) -> None:
     answer = site.post("/models/visualize-lr", lr_policy="step", learning_rate="0.1, 1", lr_step_size=50)
     columns = answer.get_json()["data"]["columns"]

@@ -38,34 +38,29 @@ def test_too_many_open_files_do_not_make_the_peer_unknown(listener: socket.socke
 
 
 @pytest.mark.parametrize("uid", sorted({os.geteuid(), OTHER_UID}))
-def test_user_of_a_real_connection_is_found(listener: socket.socket, uid: int) -> None:
-    with client_socket(listener.family, uid) as client:
-        client.connect(listener.getsockname())
-        accepted, address = listener.accept()
+@pytest.mark.parametrize(
+    ("bound", "reached", "client_family"),
+    [
+        ("127.0.0.1", "127.0.0.1", socket.AF_INET),
+        ("::1", "::1", socket.AF_INET6),
+        ("127.0.0.1", "::ffff:127.0.0.1", socket.AF_INET6),
+        ("::", "127.0.0.1", socket.AF_INET),
+    ],
+)
+def test_user_of_a_real_connection_is_found(
+    bound: str, reached: str, client_family: socket.AddressFamily, uid: int
+) -> None:
+    family = socket.AF_INET6 if ":" in bound else socket.AF_INET
+    with (
+        socket.create_server((bound, 0), family=family, dualstack_ipv6=bound == "::") as opened,
+        client_socket(client_family, uid) as client,
+    ):
+        client.connect((reached, opened.getsockname()[1]))
+        accepted, address = opened.accept()
         with accepted:
             connection = Peer(address[:2], accepted.getsockname()[:2])
             assert connection.uid == uid
             assert connection.is_own == (uid == os.geteuid())
-
-
-def test_ipv6_client_of_an_ipv4_server_is_found() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        client_socket(socket.AF_INET6, OTHER_UID) as client,
-    ):
-        client.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
-        accepted, address = listener.accept()
-        with accepted:
-            assert Peer(address, accepted.getsockname()).uid == OTHER_UID
-
-
-def test_ipv4_client_of_an_ipv6_server_is_found() -> None:
-    everywhere = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-    with everywhere, client_socket(socket.AF_INET, OTHER_UID) as client:
-        client.connect(("127.0.0.1", everywhere.getsockname()[1]))
-        accepted, address = everywhere.accept()
-        with accepted:
-            assert Peer(address[:2], accepted.getsockname()[:2]).uid == OTHER_UID
 
 
 def test_half_closed_client_is_found() -> None:
