@@ -16,6 +16,8 @@ from msgspec import Meta, Struct, inspect
 
 # JSON does not limit integers. This limit keeps them within 64 bits, to avoid overflow.
 MAX_INTEGER = 2**63 - 1
+# In `JsonObject`, which may contain numbers of a network: within the limit of a float.
+MAX_LOOSE_INTEGER = 2**512
 MAX_DEPTH = 32
 MAX_VALUES = 20_000
 # The end of the year 9998: the largest Unix time that is valid in every time zone.
@@ -119,8 +121,8 @@ def _check_bounds(value: Any) -> None:
                 inner.extend(item.values())
             elif isinstance(item, list):
                 inner.extend(item)
-            elif isinstance(item, int) and abs(item) > MAX_INTEGER:
-                raise ValueError("Expected a number of at most 63 bits")
+            elif isinstance(item, int) and abs(item) > MAX_LOOSE_INTEGER:
+                raise ValueError("Expected a number of at most 512 bits")
         level = inner
     if level:
         raise ValueError(f"Nested more than {MAX_DEPTH} deep")
