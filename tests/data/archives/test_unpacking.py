@@ -258,6 +258,9 @@ def test_only_folders_at_the_top_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "a" / "b" / "cats").mkdir(parents=True)
     (tmp_path / "a" / "b" / "dogs").mkdir()
     assert content_folder(tmp_path) == tmp_path / "a" / "b"
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "link").symlink_to(tmp_path / "a")
+    assert content_folder(tmp_path / "linked") == tmp_path / "linked"
 
 
 def run(archive: Path, folder: Path, limits: Limits, data_bytes: int | None = None) -> Progress:

@@ -159,9 +159,13 @@ def test_a_decoder_that_reads_for_too_long_is_stopped(monkeypatch: pytest.Monkey
         file.read(10)
     file.allow_decoding()
     assert file.read(10) == b"x" * 10
+    opened = [image_limits.open_limited(png(), ["PNG"]) for _ in range(2)]
+    spent += image_limits.OPENING_SECONDS + 0.1
+    opened[0].load()
     spent += image_limits.SECONDS + 0.1
-    with pytest.raises(UnusableImage, match="takes more than"):
-        file.read(10)
+    for read in (lambda: file.read(10), opened[1].load):
+        with pytest.raises(UnusableImage, match="takes more than"):
+            read()
 
 
 def test_a_comment_of_millions_of_blocks_ends_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:

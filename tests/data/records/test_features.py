@@ -60,7 +60,7 @@ NO_SHAPE = "50 values, which are not an image file, and no features with the ima
         (ENCODED, "image/encoded", "image/class/label"),
         ({"image": picture(), "label": 3, "id": 7}, "image", "label"),
         (RAW, "image_raw", "label"),
-        ({"photo": picture(form="JPEG"), "kind": b"cat"}, "photo", "kind"),
+        ({"photo": picture(form="JPEG"), "kind": b"cat", "bits": b"\xff\xfe"}, "photo", "kind"),
         ({"thumb": picture(), "image": picture(), "class": b"cat", "filename": b"a.png"}, "image", "class"),
         ({"x": [0.5] * 784, "y": 3}, "x", "y"),
         ({"x": [1] * 12, "y": [1, 2]}, "", ""),
