@@ -45,30 +45,12 @@ from digits.kinds import Kind, all_kinds
 
 _FOLDER = Path(digits.__file__).resolve().parent / "networks"
 
-_ORDER = (
-    "regression",
-    "multilabel",
-    "lenet",
-    "alexnet",
-    "googlenet",
-    "vgg16",
-    "resnet32",
-    "resnet50",
-    "efficientnetlite",
-    "mobilenetv3",
-    "efficientnetv2",
-    "convnext",
-    "vit",
-    "autoencoder",
-    "gan",
-    "unet",
-    "segmenter",
-    "segmenter_resnet50",
-    "dncnn",
-    "fpn",
-    "detector",
-    "siamese",
-    "textcnn",
+_ORDER = tuple(
+    (
+        "regression multilabel lenet alexnet googlenet vgg16 resnet32 resnet50 efficientnetlite mobilenetv3 "
+        "efficientnetv2 convnext vit autoencoder gan unet segmenter segmenter_resnet50 dncnn fpn detector "
+        "siamese textcnn"
+    ).split()
 )
 
 

@@ -41,11 +41,7 @@ def test_the_leading_comment_describes_the_network():
     assert network.title == "Title"
     assert network.summary == "When to use it: often, and why."
     assert network.settings == "Made for pictures. Good settings: many."
-    assert network.values == {
-        "solver_type": "ADAM",
-        "learning_rate": "0.001",
-        "lr_multistep_values": "50,85",
-    }
+    assert network.values == {"solver_type": "ADAM", "learning_rate": "0.001", "lr_multistep_values": "50,85"}
     assert network.kinds == ("classification", "regression")
     assert network.paper == "Somebody, 2020, “Title”."
     assert network.smallest == 12

@@ -24,33 +24,17 @@ _TYPES = {"bytes_list": BYTES, "int64_list": INTEGERS, "float_list": FLOATS}
 _STARTS = (b"\xff\xd8", b"\x89PNG", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 _NETPBM = re.compile(rb"P[2-6]\s")
 
-IMAGE_NAMES = (
-    "image/encoded",
-    "image",
-    "images",
-    "img",
-    "image_raw",
-    "encoded",
-    "jpeg",
-    "png",
-    "x",
-    "pixels",
-)
+IMAGE_NAMES = tuple("image/encoded image images img image_raw encoded jpeg png x pixels".split())
 INPUT_NAMES = ("x", "input", "inputs", "data", "features", "feature", *IMAGE_NAMES)
 TARGET_NAMES = ("y", "target", "targets", "output", "outputs", "label", "labels", "image/class/label")
-LABEL_NAMES = (
-    *("image/class/text", "image/class/label", "label", "labels", "class", "target", "category", "y"),
-    *("fine_label", "label_id", "class_id", "text"),
+LABEL_NAMES = tuple(
+    (
+        "image/class/text image/class/label label labels class target category y fine_label label_id class_id "
+        "text"
+    ).split()
 )
 TARGET_IMAGE_NAMES = (
-    *(
-        "image/segmentation/class/encoded",
-        "segmentation_mask",
-        "mask",
-        "masks",
-        "segmentation",
-        "target/encoded",
-    ),
+    *"image/segmentation/class/encoded segmentation_mask mask masks segmentation target/encoded".split(),
     *("target", "targets", "label", "labels", "annotation", "gt", "output", "y"),
 )
 _SIDES = {

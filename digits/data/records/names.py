@@ -5,6 +5,7 @@ It contains the names in the order of the records, each followed by a zero byte.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,8 +17,6 @@ from digits.data.manifest import SplitRecords
 
 NAMES_ENDING = ".names"
 MAX_NAMES_BYTES = 1 << 30
-_LOWER_CASE = 0x20
-_LETTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz")
 
 
 def names_path(shard: Path) -> Path:
@@ -36,30 +35,17 @@ def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.i
     ``text`` has at least one character, and no zero byte. Letters from A to Z match in upper and lower case. Raises
     UnreadableFile if a file is missing or damaged.
     """
-    needle = text.encode("utf-8", "replace").lower()
+    needle = re.compile(re.escape(text.encode("utf-8", "replace").lower()))
     parts, start = [np.zeros(0, np.int64)], 0
     for shard in split.shards:
-        data = np.frombuffer(
-            read_bytes(names_path(job_folder / shard), MAX_NAMES_BYTES, below=job_folder), np.uint8
-        )
-        ends = np.flatnonzero(data == 0)
-        if len(data) and data[-1]:
+        data = read_bytes(names_path(job_folder / shard), MAX_NAMES_BYTES, below=job_folder).lower()
+        if data and data[-1]:
             raise UnreadableFile(f"{names_path(Path(shard))} is truncated")
-        matches = np.searchsorted(ends, _occurrences(data, needle))
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
+        places = np.fromiter((match.start() for match in needle.finditer(data)), np.int64)
         # Several occurrences in a name are one match.
-        parts.append(matches[np.diff(matches, prepend=-1) > 0] + start)
+        parts.append(np.unique(np.searchsorted(ends, places)) + start)
         start += len(ends)
     if start != split.count:
         raise UnreadableFile(f"the shards have {start} names, but the manifest {split.count} records")
     return np.concatenate(parts)
-
-
-def _occurrences(data: NDArray[np.uint8], needle: bytes) -> NDArray[np.int64]:
-    """Return the positions of ``needle``, whose letters are lower case, in ``data``."""
-    lowered = data | np.uint8(_LOWER_CASE)
-    count = max(0, len(data) - len(needle) + 1)
-    matches = np.ones(count, np.bool_)
-    for index, byte in enumerate(needle):
-        text = lowered if byte in _LETTERS else data
-        matches &= text[index : index + count] == byte
-    return np.flatnonzero(matches)

@@ -64,16 +64,9 @@ READERS = 16
 _Value = TypeVar("_Value", bytes, int)
 _IMAGE_FEATURES = frozenset(
     (
-        "image/encoded",
-        "image/format",
-        "image/height",
-        "image/width",
-        "image/channels",
-        "image/filename",
-        "image/source/width",
-        "image/source/height",
-        "image/source/mode",
-    )
+        "image/encoded image/format image/height image/width image/channels image/filename image/source/width "
+        "image/source/height image/source/mode"
+    ).split()
 )
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
@@ -310,11 +303,7 @@ class ShardWriter:
         self._file: BinaryIO = open(temporary_path(path), "wb", buffering=1 << 20)  # noqa: SIM115 - close() closes it
 
     def add(
-        self,
-        payload: bytes,
-        group: int = -1,
-        source: bytes = b"",
-        classes: NDArray[np.int64] | None = None,
+        self, payload: bytes, group: int = -1, source: bytes = b"", classes: NDArray[np.int64] | None = None
     ) -> None:
         """Append an Example of the group with index ``group``, the name of its ``source``, and its ``classes``."""
         frame = _frame(payload)

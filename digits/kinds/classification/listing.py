@@ -48,19 +48,8 @@ from digits.data.targets.class_index import ClassIndex
 from digits.kinds.classification.recipe import DatasetFolder, ListedSplit, Tables, TextFiles
 from digits.kinds.sources.tables import SplitTable, TableRows, are_items_spaced, need_no_fractions
 
-LABEL_COLUMNS = (
-    *(
-        "label",
-        "labels",
-        "class",
-        "category",
-        "target",
-        "choice",
-        "class_name",
-        "label_name",
-        "category_name",
-        "fine_label",
-    ),
+LABEL_COLUMNS = tuple(
+    "label labels class category target choice class_name label_name category_name fine_label".split()
 )
 SEVERAL_LABELS = "For images with several labels, create a dataset for multi-label classification."
 _LINE = re.compile(r"(?P<path>.*\S)\s+(?P<index>[+-]?[0-9]{1,18})")

@@ -7,13 +7,7 @@ from sys import intern
 
 from msgspec import structs
 
-from digits.data.records.features import (
-    INTEGERS,
-    ClassFeature,
-    ExampleFeatures,
-    guess_label,
-    values_of,
-)
+from digits.data.records.features import INTEGERS, ClassFeature, ExampleFeatures, guess_label, values_of
 from digits.data.records.files import RecordFiles
 from digits.data.sources.class_names import read_names
 from digits.data.sources.plan import Plan, Progress

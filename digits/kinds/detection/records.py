@@ -53,14 +53,8 @@ _LIKELY_ORDERS: dict[BoxUnits, tuple[BoxOrder, ...]] = {
 }
 # Edges may exceed the image by this fraction of its sides, because of rounding.
 _TOLERANCE = 0.01
-CLASS_NAMES = (
-    "image/object/class/text",
-    "image/object/class/label",
-    "class",
-    "classes",
-    "label",
-    "labels",
-    "text",
+CLASS_NAMES = tuple(
+    "image/object/class/text image/object/class/label class classes label labels text".split()
 )
 # Objects to ignore, if these features have a number for each object.
 IGNORED_FEATURES = ("image/object/difficult", "image/object/is_crowd")

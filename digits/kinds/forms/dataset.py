@@ -9,13 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, cast
 
 from wtforms import IntegerField, PasswordField, SelectField, StringField
-from wtforms.validators import (
-    InputRequired,
-    Length,
-    NumberRange,
-    Optional,
-    ValidationError,
-)
+from wtforms.validators import InputRequired, Length, NumberRange, Optional, ValidationError
 
 from digits.core.errors import BadRequest, DigitsError
 from digits.core.recipe import CreateDataset
@@ -58,10 +52,7 @@ from digits.kinds.recipes import AnyRecipe
 ENCODINGS = choices(("png", "PNG (lossless)"), ("jpg", "JPEG (quality 90)"), ("none", "None (raw pixels)"))
 CHANNELS = choices(("3", "Color"), ("1", "Grayscale"))
 RESIZE_MODES = choices(
-    ("squash", "Stretch"),
-    ("crop", "Crop"),
-    ("fill", "Fill"),
-    ("half_crop", "Half crop, half fill"),
+    ("squash", "Stretch"), ("crop", "Crop"), ("fill", "Fill"), ("half_crop", "Half crop, half fill")
 )
 RESIZE_TITLES = {choice.value: choice.label for choice in RESIZE_MODES}
 CONVERSIONS = choices(("none", "None"), ("RGB", "Color"), ("L", "Grayscale"))

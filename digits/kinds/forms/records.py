@@ -103,11 +103,7 @@ class Records(FormSource):
     own = ("record_{}",)
 
     def __init__(
-        self,
-        settings: type[Struct],
-        mapping: type[RecordMapping],
-        *,
-        attribute: str = "records",
+        self, settings: type[Struct], mapping: type[RecordMapping], *, attribute: str = "records"
     ) -> None:
         self.settings, self.attribute, self.mapping = settings, attribute, mapping
 

@@ -109,11 +109,7 @@ class Tables(FormSource):
     path = "table_train"
     own = ("table_{}",)
 
-    def __init__(
-        self,
-        open_rows: Callable[[Any, SplitTable, int], TableRows[Any]],
-        *names: str,
-    ) -> None:
+    def __init__(self, open_rows: Callable[[Any, SplitTable, int], TableRows[Any]], *names: str) -> None:
         self._open_rows = open_rows
         self.names = ("table_*", "image_folder", "image_column", *DIALECT, *names)
 

@@ -27,23 +27,11 @@ from digits.data.records.features import (
 from digits.data.records.files import RecordFiles
 from digits.data.records.records import Features
 from digits.data.records.tfrecords import TFRecordImages
-from digits.data.sources.plan import (
-    Plan,
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    show,
-)
+from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, show
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.target import Target
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.sources.records import (
-    NO_TARGET,
-    RecordMapping,
-    divide_records,
-    need_feature,
-    read_records,
-)
+from digits.kinds.sources.records import NO_TARGET, RecordMapping, divide_records, need_feature, read_records
 
 TARGET = "target/numbers"
 MAX_NAMES = 1000

@@ -31,10 +31,7 @@ class DatasetForm(TableFields[CreateMultilabel], RecordFields[CreateMultilabel])
 
     RECIPE = CreateMultilabel
     SOURCES = (
-        Tables(
-            open_labels,
-            *("label_columns", "layout", "separator"),
-        ),
+        Tables(open_labels, *("label_columns", "layout", "separator")),
         Records(LabelRecords, LabelSetMapping),
     )
 

@@ -29,14 +29,7 @@ from digits.data.sources.plan import (
 from digits.data.tables.columns import FLAGS, Column, is_list, list_items
 from digits.data.tables.contents import refuse_contents
 from digits.data.tables.parquet import ParquetImages
-from digits.data.tables.tables import (
-    Cells,
-    Row,
-    SourceNotes,
-    TableFile,
-    is_image,
-    open_tables,
-)
+from digits.data.tables.tables import Cells, Row, SourceNotes, TableFile, is_image, open_tables
 from digits.data.targets.label_set import LabelSet
 from digits.kinds.multilabel import records
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, Separator

@@ -24,15 +24,7 @@ from digits.data.records.features import (
 )
 from digits.data.records.files import RecordFiles
 from digits.data.sources.class_names import read_names, sort_labels
-from digits.data.sources.plan import (
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    count_of,
-    first_lines,
-    listed,
-    show,
-)
+from digits.data.sources.plan import Progress, SplitPlan, UnusableSource, count_of, first_lines, listed, show
 from digits.data.tables.tables import SourceNotes
 from digits.kinds.multilabel.recipe import MAX_LABELS, CreateMultilabel, LabelRecords, Layout
 from digits.kinds.sources.records import RecordMapping, divide_records, need_feature, read_records

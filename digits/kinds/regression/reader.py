@@ -10,22 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from digits.data.sources.plan import (
-    Plan,
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    listed,
-    show,
-)
-from digits.data.tables.tables import (
-    Cells,
-    SourceNotes,
-    TableFile,
-    is_number,
-    number_of,
-    open_tables,
-)
+from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, listed, show
+from digits.data.tables.tables import Cells, SourceNotes, TableFile, is_number, number_of, open_tables
 from digits.data.targets.numbers import Numbers
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS, CreateRegression
 from digits.kinds.regression.records import NumberMapping

@@ -36,19 +36,11 @@ from digits.kinds.sources.target_image_records import TargetImageMapping
 # The color maps of CVAT, and of two forms of CamVid.
 LABEL_MAPS = ("labelmap.txt", "class_dict.csv", "label_colors.txt")
 CLASS_VALUES = "_classes.csv"
-MASK_FOLDERS = (
-    "masks",
-    "mask",
-    "labels",
-    "label",
-    "annotations",
-    "annotation",
-    "segmentationclass",
-    "gtfine",
-    "annot",
-    "gt",
-    "groundtruth",
-    "ground_truth",
+MASK_FOLDERS = tuple(
+    (
+        "masks mask labels label annotations annotation segmentationclass gtfine annot gt groundtruth "
+        "ground_truth"
+    ).split()
 )
 _MAX_SEARCHED = 10
 ENTER_TARGETS = "Enter the folder of label images, or annotations with polygons"

@@ -18,15 +18,7 @@ from digits.data.records.features import (
 )
 from digits.data.records.files import RecordFiles, find_files
 from digits.data.records.tfrecords import TFRecordImages
-from digits.data.sources.plan import (
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    choose,
-    count_of,
-    listed,
-    show,
-)
+from digits.data.sources.plan import Progress, SplitPlan, UnusableSource, choose, count_of, listed, show
 from digits.data.sources.shares import CreateWithShares
 from digits.data.tables.tables import Faults, SourceNotes
 

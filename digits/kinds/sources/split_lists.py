@@ -193,8 +193,7 @@ def divide(
         if not chosen:
             names = listed(path.name for path in paths)
             raise UnusableSource(
-                f"No image in {names} is usable in {show(str(root))}.",
-                "Check the lists of the splits.",
+                f"No image in {names} is usable in {show(str(root))}.", "Check the lists of the splits."
             )
         free -= chosen
         places_of[split] = sorted(places[file] for file in chosen)

@@ -7,25 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from digits.data.records.features import TARGET_IMAGE_NAMES, best_image, best_named
-from digits.data.sources.plan import (
-    ImageFolder,
-    ImageSource,
-    Progress,
-    UnusableSource,
-    listed,
-    show,
-    shuffle,
-)
+from digits.data.sources.plan import ImageFolder, ImageSource, Progress, UnusableSource, listed, show, shuffle
 from digits.data.sources.target_images import TargetImageSplit
 from digits.data.tables.contents import refuse_run_lengths
-from digits.data.tables.tables import (
-    Cells,
-    SourceNotes,
-    TableFile,
-    has_no_image,
-    is_image,
-    open_tables,
-)
+from digits.data.tables.tables import Cells, SourceNotes, TableFile, has_no_image, is_image, open_tables
 from digits.kinds.sources.records import NO_TARGET, divide_records
 from digits.kinds.sources.tables import SplitTable, TableRows, report_each, tables_at, take_declared
 from digits.kinds.sources.target_image_recipe import CreateWithTargetImages, TargetImageTable

@@ -69,10 +69,7 @@ class DatasetForm(DialectFields[CreateText]):
     )
     max_chars_per_sample = required_integer("Characters per text", CreateText, "width")
     encoding = select(
-        "Encoding",
-        choices(("png", "PNG (smaller)"), ("none", "None (raw bytes)")),
-        CreateDataset,
-        "encoding",
+        "Encoding", choices(("png", "PNG (smaller)"), ("none", "None (raw bytes)")), CreateDataset, "encoding"
     )
 
     def validate_alphabet(self, field: StringField) -> None:

@@ -15,15 +15,7 @@ from numpy.typing import NDArray
 from digits.core.splits import SPLITS
 from digits.data.images.images import Geometry
 from digits.data.records.records import Features
-from digits.data.sources.plan import (
-    Plan,
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    count_of,
-    listed,
-    show,
-)
+from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, count_of, listed, show
 from digits.data.tables.tables import Dialect, Faults, SourceNotes, open_lines
 from digits.data.tables.text_rows import TextRow, find_delimiter, read_rows
 from digits.data.targets.class_index import ClassIndex

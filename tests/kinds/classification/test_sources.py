@@ -197,22 +197,6 @@ def test_metadata_files_label_the_images_of_split_folders(tmp_path: Path) -> Non
     }
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("{", "line 2, is not a JSON object"),
-        ("[1]", "line 2, is not a JSON object"),
-        ('{"file_name": "b.png"}', "line 2: the label is missing"),
-        ('{"label": "dog"}', "line 2: the path of the image is missing"),
-        ('{"file_name": "/etc/b.png", "label": 1}', "line 2: .*outside"),
-    ],
-)
-def test_faults_of_json_lines_are_reported_with_their_lines(tmp_path: Path, line: str, message: str) -> None:
-    metadata(tmp_path, "train", f'{{"file_name": "a.png", "label": "cat"}}\n{line}\n', "metadata.jsonl")
-    with pytest.raises(UnusableSource, match=f"metadata.jsonl.*{message}"):
-        plan(DatasetFolder(folder=str(tmp_path)))
-
-
 def test_split_folders_of_classes_are_recognized(tmp_path: Path) -> None:
     for name in ("train/cat/1.png", "train/dog/2.png", "dev/cat/3.png", "test/dog/4.png"):
         (tmp_path / name).parent.mkdir(parents=True)
@@ -451,8 +435,7 @@ def _label_studio(choices: list[list[str]]) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(
-    ("export", "name"),
-    [("JSON", "result.json"), ("JSON-MIN", "result.json"), ("JSON-MIN", "upload.txt")],
+    ("export", "name"), [("JSON", "result.json"), ("JSON-MIN", "result.json"), ("JSON-MIN", "upload.txt")]
 )
 def test_choices_of_label_studio_are_labels(tmp_path: Path, export: str, name: str) -> None:
     for number in range(4):
@@ -482,20 +465,6 @@ def test_an_index_is_no_label(tmp_path: Path) -> None:
 
 
 ROWS = [(f"{number}.png", ("cat", "dog")[number % 2]) for number in range(8)]
-
-
-def test_truth_values_declare_the_splits_of_a_table(tmp_path: Path) -> None:
-    lines = [f"{file},{label},{file[0] in '67'}\n" for file, label in ROWS]
-    made = plan(table(tmp_path, "path,label,is_valid\n" + "".join(lines)))
-    assert {name: sorted(split.files) for name, split in made.splits.items()} == {
-        "train": [f"{number}.png" for number in range(6)],
-        "val": ["6.png", "7.png"],
-    }
-    assert made.groups == ["cat", "dog"]
-    assert (
-        made.warnings[0]
-        == "The column declares the splits: “is_valid” for validation, other rows for training."
-    )
 
 
 @pytest.mark.parametrize(("yes", "no"), [("1", "0"), ("1.0", "0.0"), ("True", "False")])

@@ -120,13 +120,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "boxes": {"classes": ["cat", "dog"], "format": "csv", "val_min_box_size": 3, "padding": (96, 48)},
     "masks": {"colormap_file": "map.txt", "channels": 1},
     "random pairs": {"pairs": 77},
-    "texts": {
-        "alphabet": "abc é",
-        "width": 77,
-        "delimiter": ",",
-        "header": "no",
-        "labels_file": "lines.txt",
-    },
+    "texts": {"alphabet": "abc é", "width": 77, "delimiter": ",", "header": "no", "labels_file": "lines.txt"},
 }
 
 

@@ -279,10 +279,3 @@ def test_an_image_in_several_splits_is_refused(tmp_path: Path) -> None:
     text = "image,labels,split\na.png,x,train\nb.png,y,val\na.png,y,val\n"
     with pytest.raises(UnusableSource, match=r"line 4: a\.png is in the splits train and val"):
         plan(tmp_path, text)
-
-
-def test_truth_values_declare_the_splits(tmp_path: Path) -> None:
-    rows = [f"{number}.png,{number % 2},{number % 3 % 2},{number > 5}\n" for number in range(8)]
-    made = plan(tmp_path, "image,cat,dog,is_valid\n" + "".join(rows))
-    assert {name: len(split) for name, split in made.splits.items()} == {"train": 6, "val": 2}
-    assert made.target.names == ["cat", "dog"]

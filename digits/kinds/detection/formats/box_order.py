@@ -76,11 +76,7 @@ def are_inside(boxes: Sequence[Rectangle], size: Size, slack: float) -> bool:
     )
 
 
-def unit_of(
-    boxes: Sequence[Sequence[Rectangle]],
-    sizes: Sequence[Size],
-    slack: float,
-) -> tuple[int, bool]:
+def unit_of(boxes: Sequence[Sequence[Rectangle]], sizes: Sequence[Size], slack: float) -> tuple[int, bool]:
     """Return the unit of the ``boxes`` of each image, a number in `UNITS` or 1 for pixels, and whether that is clear.
 
     ``sizes`` are those of the images, in which pixels must be, except for ``slack``.

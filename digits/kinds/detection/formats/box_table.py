@@ -50,39 +50,18 @@ _CLASS = "object"
 _LISTED = re.compile(r"[\[({]?\s*([^\[\](){}]*?)\s*[\])}]?")
 # Accepted names of the columns, in lowercase, by the field of the form and of `BoxTable`.
 COLUMNS = {
-    "image_column": (
-        "image",
-        "filename",
-        "file_name",
-        "file",
-        "image_path",
-        "path",
-        "img",
-        "image_id",
-        "imageid",
-    ),
+    "image_column": tuple("image filename file_name file image_path path img image_id imageid".split()),
     "left_column": ("left", "xmin", "x_min", "x1", "x0", "x", *_CENTERS[0]),
     "top_column": ("top", "ymin", "y_min", "y1", "y0", "y", *_CENTERS[1]),
     "right_column": ("right", "xmax", "x_max", "x2"),
     "bottom_column": ("bottom", "ymax", "y_max", "y2"),
     "width_column": ("width", "w"),
     "height_column": ("height", "h"),
-    "class_column": (
-        "class",
-        "label",
-        "name",
-        "class_name",
-        "category",
-        "classname",
-        "label_name",
-        "labelname",
-        "labels",
-        "category_name",
-        "cls",
-        "class_id",
-        "classid",
-        "label_id",
-        "category_id",
+    "class_column": tuple(
+        (
+            "class label name class_name category classname label_name labelname labels category_name cls "
+            "class_id classid label_id category_id"
+        ).split()
     ),
 }
 # The columns that can replace others.
@@ -288,22 +267,12 @@ def _parser(
             if len(found) != _NUMBERS:
                 raise ValueError(f"“{show(texts['box_column'][:80])}” is not a list of four numbers")
             return found[0], found[1], found[2], found[3]
-        x, y = (_number(texts[field], has_commas) for field in ("left_column", "top_column"))
-        edge = {
-            field: _number(texts[field], has_commas)
-            for field in edges
-            if field not in ("left_column", "top_column")
-        }
-        # A width beside a bottom edge, or a height beside a right edge.
-        if order is Order.EDGES:
-            right = edge["right_column"] if "right_column" in edge else x + edge["width_column"]
-            return (
-                x,
-                y,
-                right,
-                edge["bottom_column"] if "bottom_column" in edge else y + edge["height_column"],
-            )
-        return x, y, edge["width_column"], edge["height_column"]
+        edge = {field: _number(texts[field], has_commas) for field in edges}
+        x, y = edge["left_column"], edge["top_column"]
+        width, height = edge.get("width_column", 0.0), edge.get("height_column", 0.0)
+        if order is Order.EDGES:  # also for a width beside a bottom edge, or a height beside a right edge
+            return x, y, edge.get("right_column", x + width), edge.get("bottom_column", y + height)
+        return x, y, width, height
 
     def parse(cells: Cells) -> _Cells:
         texts = {field: cells[place] if place < len(cells) else "" for field, place in places.items()}
@@ -319,10 +288,9 @@ def _parser(
 
 
 def _size(cells: Cells, places: list[int]) -> Size | None:
-    width, height = (
-        (cells[place] if place < len(cells) else None for place in places) if places else (None, None)
+    return declared_size(
+        *(cells[place] if place < len(cells) else None for place in places or (len(cells),) * 2)
     )
-    return declared_size(width, height)
 
 
 def _number(text: str, has_decimal_commas: bool) -> float:

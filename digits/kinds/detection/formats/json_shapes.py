@@ -99,10 +99,7 @@ def open_folder(
 
 
 def report_unused(
-    images: Iterator[AnnotatedImage],
-    unused: Counter[str],
-    remarks: list[str],
-    keeps_surroundings: bool,
+    images: Iterator[AnnotatedImage], unused: Counter[str], remarks: list[str], keeps_surroundings: bool
 ) -> Iterator[AnnotatedImage]:
     """Yield ``images``, then add the numbers of ``unused`` shapes by name to the ``remarks``.
 

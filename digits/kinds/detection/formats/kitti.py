@@ -9,12 +9,7 @@ from __future__ import annotations
 from digits.data.numbers import is_float
 from digits.kinds.detection.annotations import DONT_CARE, Annotations
 from digits.kinds.detection.formats.format import Format, Source
-from digits.kinds.detection.formats.label_files import (
-    InvalidAnnotation,
-    LabelFolder,
-    number_in,
-    text_lines,
-)
+from digits.kinds.detection.formats.label_files import InvalidAnnotation, LabelFolder, number_in, text_lines
 from digits.kinds.sources.shapes import Rectangle, Shape
 
 COLUMNS = 15

@@ -78,10 +78,7 @@ class LabelFolder:
         self._tree = ImageTree(self.root, found.files)
 
     def annotations(
-        self,
-        parse: Parse,
-        classes: Iterable[str] = (),
-        unlabeled_are_empty: bool = False,
+        self, parse: Parse, classes: Iterable[str] = (), unlabeled_are_empty: bool = False
     ) -> Annotations:
         """Return the annotated images, sorted by the name of the label file.
 
