@@ -18,7 +18,6 @@ const ABOUT_ERRORS = ['aria-describedby', 'aria-invalid'];
 const KEEPING_SCRIPTS = {
   beforeAttributeUpdated: (name, element) => KEEPING.beforeAttributeUpdated(name, element) && name !== 'aria-busy' && !(name === 'disabled' && element.matches('button')),
   beforeNodeMorphed(old, fresh) {
-    if (!KEEPING.beforeNodeMorphed(old)) return false;
     if (fresh.dataset?.keep === undefined && !fresh.matches?.('[type="password"], [type="file"]')) return true;
     for (const control of [fresh, ...fresh.querySelectorAll('[id][name]')]) describeAlike(document.getElementById(control.id), control);
     return false;
@@ -45,7 +44,8 @@ export function morph(part, fresh, { keepsChoices = false } = {}) {
 
 /** Makes `form` equal to `fresh`, except the value being edited, passwords and files, and the parts that have data-keep in `fresh`. */
 export function morphForm(form, fresh) {
-  Idiomorph.morph(form, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING_SCRIPTS });
+  const ignoreActiveValue = document.activeElement.matches('input, select, textarea'); // other elements would keep their contents
+  Idiomorph.morph(form, fresh, { morphStyle: 'outerHTML', callbacks: KEEPING_SCRIPTS, ignoreActiveValue });
 }
 
 /** Makes the children of `box` equal to those of `fresh`, an element or a fragment. */

@@ -11,6 +11,7 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core import schedules
 from digits.core.errors import NotFound
+from digits.data.models.pretrained import WeightsPlaces
 from digits.kinds import standard_networks
 from digits.web.models.form import ModelForm
 from digits.web.models.network_lint import lint
@@ -139,7 +140,8 @@ def test_the_form_accepts_the_recommended_settings_of_a_network(name):
         form.validate()
         assert set(values) <= {field.name for field in form}
         assert not set(values) & set(form.errors), form.errors
-        recipe = form.recipe("", None, form.batch_size.data[0], form.learning_rate.data[0])
+        (size,), (rate,) = form.batch_size.data, form.learning_rate.data
+        recipe = form.recipe("", None, size, rate, WeightsPlaces(Path("weights")))
     assert recipe.epochs == int(values["train_epochs"])
     assert recipe.batch_size == int(values["batch_size"])
     assert recipe.solver.type == values["solver_type"]

@@ -21,6 +21,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import MAX_EPOCHS, SOLVER_TITLES, Solver, Train, Transformation
 from digits.core.schedules import MAX_STEPS, AnySchedule, Schedule
 from digits.core.schema import Limits
+from digits.data.models.pretrained import WeightsPlaces
 from digits.kinds.advice.recommendation import TRANSFORMATION_FIELDS
 from digits.kinds.forms.fields import (
     AllowedPath,
@@ -240,12 +241,16 @@ class ModelForm(AugmentationFields, RunFields, FineTuneFields, DeviceFields):
         self.learning_rate.data = [float(f"{factor * rate:.6g}") for rate in self.learning_rate.data]
         self.head_rate.data = float(f"{factor * self.head_rate.data:.6g}")
 
-    def recipe(self, dataset_folder: str, weights: str | None, size: int | None, rate: float) -> Train:
-        """Return the recipe of the task; the form must be valid."""
+    def recipe(
+        self, dataset_folder: str, weights: str | None, size: int | None, rate: float, places: WeightsPlaces
+    ) -> Train:
+        """Return the recipe of the task, which finds ImageNet weights in ``places``; the form must be valid."""
         return self.struct(
             Train,
             dataset=dataset_folder,
             weights=weights,
+            weights_folder=str(places.folder),
+            weights_sources=[*places.sources],
             batch_size=size,
             solver=self.struct(Solver, learning_rate=rate),
             lr_policy=self.policy(),

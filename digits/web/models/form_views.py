@@ -5,29 +5,17 @@ from __future__ import annotations
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.kinds import Kind, default_kind
+from digits.kinds import Kind
+from digits.kinds.advice.recommendation import facts_of
 from digits.kinds.forms.request_fields import flag, positive
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import networks, template
-from digits.kinds.views import views_of
-from digits.web.datasets.serializers import dataset_contents
-from digits.web.jobs import serializers
-from digits.web.jobs.compute_choice import partitions_of_clusters
 from digits.web.models import network_settings
 from digits.web.models import serializers as model_serializers
-from digits.web.models.form_choices import (
-    metric_choices,
-    newest_dataset,
-    next_name,
-    offer_datasets,
-    previous_networks,
-    usable_datasets,
-)
-from digits.web.models.form_fields import BALANCES
+from digits.web.models.form_choices import newest_dataset, next_name
+from digits.web.models.form_page import render
 from digits.web.models.submission import EVERYTHING, Submission
-from digits.web.resources.datasets import DatasetRecommendation, DatasetSummary
+from digits.web.resources.datasets import DatasetRecommendation
 from digits.web.resources.models import CreatedModels, Model
-from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
 from digits.web.security.usernames import current_username
 from digits.web.services import services
@@ -50,7 +38,7 @@ def new(kind: Kind) -> str:
     if previous := request.args.get("previous"):
         form.set(method="previous", previous_networks=previous)
     submission.follow()
-    return _page(submission)
+    return render(submission)
 
 
 @blueprint.post("/models/<kind:kind>/form")
@@ -63,7 +51,7 @@ def change(kind: Kind) -> str:
     submission.follow()
     if submission.sent.get("checked"):
         submission.check()
-    return _page(submission, "_model_form.html", lists_models=submission.form.method.data == "previous")
+    return render(submission, "_model_form.html", lists_models=submission.form.method.data == "previous")
 
 
 @twin(blueprint, "/models/<kind:kind>", Model)
@@ -79,7 +67,7 @@ def create(kind: Kind) -> AnyResponse:
         submission.complete(is_recommended=flag(request.form, "recommended"))
     if errors := submission.check():
         submission.own = [EVERYTHING]
-        return respond_invalid(errors, lambda: _page(submission))
+        return respond_invalid(errors, lambda: render(submission))
     jobs = submission.create(current_username(request))
     if len(jobs) > 1:
         models = CreatedModels([model_serializers.model_json(job) for job in jobs])
@@ -99,39 +87,6 @@ def back_to_form(kind: Kind) -> AnyResponse:
 def recommendation() -> Response:
     """Return the recommended network for a ``dataset``, with ``from_scratch`` without ImageNet weights."""
     job = services().store.get(request.args.get("dataset", ""), DatasetJob)
-    best = network_settings.recommendation_of(job, from_scratch=flag(request.args, "from_scratch"))
+    available = network_settings.server_resources(from_scratch=flag(request.args, "from_scratch"))
+    best = network_settings.recommendation_of(facts_of(job), available)
     return jsonify(DatasetRecommendation(best))
-
-
-def _page(submission: Submission, page: str = "model_new.html", *, lists_models: bool = True) -> str:
-    """Render the ``page`` of the form, or a part of it; it may do without the list of models."""
-    form, dataset, sent = submission.form, submission.dataset, submission.sent
-    form.custom_network.data = form.custom_network.data or template()
-    if form.method.data == "pretrained":  # the page lists imported models among the others
-        form.set(method="previous", previous_networks=form.pretrained_networks.data)
-        form.previous_networks.errors = [*form.previous_networks.errors, *form.pretrained_networks.errors]
-    views = views_of(dataset.data_kind if dataset else default_kind())
-    form.balance.choices = [choice for choice in BALANCES if choice.value in views.balancing]
-    submission.mark_edits()
-    found, has_more = usable_datasets(words := sent.get("dataset_search", ""))
-    earlier = sent.get("previous_search", ""), form.previous_networks.data, form.custom_network_snapshot.data
-    return render_in_turns(
-        page,
-        form=form,
-        submission=submission,
-        uses=submission.uses,
-        outlook=submission.outlook(),
-        card=submission.card(),
-        best=submission.best,
-        datasets=offer_datasets(form, words),
-        dataset_search={"words": words, "found": len(found), "has_more": has_more},
-        summary=DatasetSummary(serializers.row(dataset), dataset_contents(dataset)) if dataset else None,
-        views=views,
-        metrics=metric_choices(views),
-        networks=networks([dataset.data_kind.name]) if dataset else {},
-        lists_models=lists_models,
-        **(previous_networks(dataset, *earlier) if lists_models else {}),
-        weights=network_settings.offers(network_settings.weights_places()),
-        devices=serializers.device_rows(),
-        partitions=partitions_of_clusters(),
-    )

@@ -29,7 +29,7 @@ from digits.kinds.advice.recommendation import (
 )
 from digits.kinds.advice.training_time import core_speed
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.standard_networks import every_network, networks
+from digits.kinds.standard_networks import Network, every_network, networks
 from digits.runtime.devices import Device
 from digits.web.models.form import ModelForm
 from digits.web.resources.datasets import NetworkSettings, RecommendedModel
@@ -41,9 +41,10 @@ def weights_places() -> WeightsPlaces:
     return WeightsPlaces(settings.weights_dir, settings.weights_sources)
 
 
-def server_resources() -> Resources:
-    """Return what a training on this server can use."""
-    return resources_of(services().devices.list(), weights_places())
+def server_resources(*, from_scratch: bool = False) -> Resources:
+    """Return what a training on this server can use; ``from_scratch``, it does without ImageNet weights."""
+    available = resources_of(services().devices.list(), weights_places())
+    return replace(available, weights={}) if from_scratch else available
 
 
 def resources_of(devices: Sequence[Device], places: WeightsPlaces) -> Resources:
@@ -70,20 +71,15 @@ def recommended(
     return recommend(facts_of(dataset), server_resources(), network, fine_tune)
 
 
-def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> RecommendedModel | None:
-    """Return what the form shows of the recommendation for ``dataset``, with the settings of all networks.
-
-    It does without ImageNet weights if a network is to be trained ``from_scratch``.
-    """
-    facts, available = facts_of(dataset), server_resources()
-    if from_scratch:
-        available = replace(available, weights={})
+def recommendation_of(facts: Facts, available: Resources) -> RecommendedModel | None:
+    """Return what the form shows of the recommendation for a dataset, with the settings of all networks."""
     best = recommend(facts, available)
     if best is None:
         return None
+    weights = best.settings.get("initial_weights", "random")
     return RecommendedModel(
         network=best.network,
-        headline=_headline(best),
+        headline=headline(every_network()[best.network], weights, is_tuned=weights == "imagenet"),
         reason=best.reason,
         seconds=best.seconds,
         time=_time(best, "GPU" if available.device == "gpu" else "CPU"),
@@ -96,11 +92,12 @@ def recommendation_of(dataset: DatasetJob, *, from_scratch: bool = False) -> Rec
     )
 
 
-def _headline(best: Recommendation) -> str:
-    title = every_network()[best.network].in_words
-    if best.settings.get("initial_weights") == "imagenet":
-        return f"Fine-tune {title} from ImageNet weights"
-    return f"Train {title} from scratch"
+def headline(network: Network | None, weights: str, *, is_tuned: bool) -> str:
+    """Return what a training of a standard network does, such as *Train ResNet-50 from scratch*."""
+    origin = {"random": "scratch", "imagenet": "ImageNet weights", "file": "your weights"}[weights]
+    return (
+        f"{'Fine-tune' if is_tuned else 'Train'} {network.in_words if network else 'a network'} from {origin}"
+    )
 
 
 def _network_settings(facts: Facts, available: Resources, name: str, refusal: str) -> NetworkSettings:
@@ -169,22 +166,13 @@ def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
     }
 
 
-def recipe_of(
-    form: ModelForm, dataset: str, weights: str | None, size: int | None, rate: float, places: WeightsPlaces
-) -> Train:
-    """Return the recipe of the form, which must be valid, with the ``places`` of pretrained weights."""
-    recipe = form.recipe(dataset, weights, size, rate)
-    recipe.weights_folder, recipe.weights_sources = str(places.folder), [*places.sources]
-    return recipe
-
-
 def recommended_recipe(best: Recommendation, dataset: str, places: WeightsPlaces) -> Train:
     """Return the recipe that trains the recommended network on the dataset in the folder ``dataset``."""
     form, network = ModelForm(formdata=None), every_network()[best.network]
     apply(default_settings() | best.settings, form)
     (size,), (rate,) = form.batch_size.data, form.learning_rate.data
     weights = f"{PREFIX}{network.pretrained}" if form.initial_weights.data == "imagenet" else None
-    return recipe_of(form, dataset, weights, size, rate, places)
+    return form.recipe(dataset, weights, size, rate, places)
 
 
 def save_recommended(

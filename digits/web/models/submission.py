@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, Field
@@ -23,7 +20,6 @@ from digits.core.results import preflight_result as preflights
 from digits.data.models.pretrained_catalog import PREFIX
 from digits.kinds import kind_named
 from digits.kinds.advice.recommendation import (
-    TRANSFORMATION_FIELDS,
     Facts,
     Resources,
     Settings,
@@ -35,50 +31,22 @@ from digits.kinds.advice.recommendation import (
 from digits.kinds.forms.fields import NAME_LENGTH, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, every_network, network, networks
-from digits.kinds.views import format_number, views_of
+from digits.kinds.views import views_of
 from digits.web.jobs.compute_choice import check_target, offer_targets
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import network_lint, network_settings
-from digits.web.models.form import MAX_NETWORK_CHARACTERS, SOLVER_FIELDS, USUAL, ModelForm
+from digits.web.models.form import MAX_NETWORK_CHARACTERS, USUAL, ModelForm
 from digits.web.models.form_choices import next_name, offer_datasets
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
 from digits.web.offload import in_thread
-from digits.web.resources.datasets import RecommendedModel
 from digits.web.services import services
 
 # In ``own``: the fields have the settings of another model.
 EVERYTHING = "*"
-LABELS_SHOWN = 4
 # Keep the demonstration short, whatever the recommended settings.
 FIRST_EPOCHS = 5
 _CHOICES = ("standard_networks", "initial_weights", "fine_tune")
-_TRANSFORMATION_OF = {field: name for name, field in TRANSFORMATION_FIELDS.items()}
-
-
-class Card(NamedTuple):
-    """What the form says about the training that it describes.
-
-    ``advice`` is the headline of the recommendation, unless the form has its settings.
-    """
-
-    is_recommended: bool
-    headline: str
-    reason: str
-    time: str
-    advice: str
-
-
-class Outlook(NamedTuple):
-    """What the settings of the form amount to.
-
-    ``rates`` are the learning rates after 0, 1, … 100% of the training, for each rate of a sweep, which ``words``
-    describe. ``names`` are those of the models.
-    """
-
-    rates: list[list[float]]
-    words: str
-    names: list[str]
 
 
 class Submission:
@@ -97,31 +65,26 @@ class Submission:
         self.source = self.sent.get("source", "")
         self.text = ""
         self.weights: str | None = None
-        self._recommendation: Settings | None = None
+        self.recommendation: Settings | None = None
         offer_targets(self.form)
         offered = offer_datasets(self.form)
         if sent is None and offered:
             self.form.dataset.data = offered[0].id
 
-    @property
+    # The dataset is chosen before anything asks for it.
+    @cached_property
     def dataset(self) -> DatasetJob | None:
         job = services().store.find(self.form.dataset.data or "")
         return job if isinstance(job, DatasetJob) else None
 
-    @property
+    @cached_property
     def facts(self) -> Facts | None:
-        dataset = self.dataset
-        return facts_of(dataset) if dataset else None
+        return facts_of(self.dataset) if self.dataset else None
 
-    @property
+    @cached_property
     def resources(self) -> Resources:
         """What a training can use: without ImageNet weights if the form does without them."""
-        available = network_settings.server_resources()
-        return replace(available, weights={}) if self.is_from_scratch else available
-
-    @property
-    def is_from_scratch(self) -> bool:
-        return bool(self.sent.get("from_scratch"))
+        return network_settings.server_resources(from_scratch=bool(self.sent.get("from_scratch")))
 
     @property
     def standard(self) -> Network | None:
@@ -155,14 +118,14 @@ class Submission:
         if facts:
             self._choose_network(facts)
             if EVERYTHING not in self.own:
-                self._recommendation = self._recommended(self.own)
-        if self._recommendation:
+                self.recommendation = self._recommended(self.own)
+        if self.recommendation:
             solver = (
-                form.solver_type.data if "solver_type" in self.own else self._recommendation["solver_type"]
+                form.solver_type.data if "solver_type" in self.own else self.recommendation["solver_type"]
             )
-            is_usual = solver == self._recommendation["solver_type"]
+            is_usual = solver == self.recommendation["solver_type"]
             usual = {} if is_usual else {name: f"{value:g}" for name, value in USUAL[solver].items()}
-            filled = {**self._recommendation, **usual}
+            filled = {**self.recommendation, **usual}
             network_settings.apply(filled, form, self.own)
             unchanged = [name for name, text in filled.items() if same(text_of(form[name]), text)]
             self._disown(*(name for name in unchanged if name not in _CHOICES))
@@ -266,126 +229,6 @@ class Submission:
         name = f"{title} on {dataset.name}"[:NAME_LENGTH] if title and dataset else ""
         is_taken = earlier is not None and self.form.method.data not in titles and name == earlier.name
         return next_name(name) if is_taken else name
-
-    # What the page shows
-
-    @cached_property
-    def best(self) -> RecommendedModel | None:
-        """The recommendation for the dataset; None without one, or without a network for it."""
-        dataset, from_scratch = self.dataset, self.is_from_scratch
-        return network_settings.recommendation_of(dataset, from_scratch=from_scratch) if dataset else None
-
-    def uses(self, name: str) -> bool:
-        """Return whether the field ``name`` has an effect with the values of the others, so that it is shown."""
-        form, facts = self.form, self.facts
-        is_standard, has_weights = (
-            form.method.data == "standard",
-            bool(self.standard and self.standard.pretrained),
-        )
-        if facts and name in _TRANSFORMATION_OF:
-            return _TRANSFORMATION_OF[name] in views_of(kind_named(facts.kind)).transformations
-        if name in SOLVER_FIELDS:
-            return form.solver_type.data in SOLVER_FIELDS[name]
-        if name.startswith("lr_") and name not in ("lr_policy", "lr_warmup"):
-            return name.startswith(f"lr_{form.lr_policy.data}_")
-        match name:
-            case "early_stopping_patience":
-                return bool(form.early_stopping_metric.setting)
-            case "aug_hsv_h" | "aug_hsv_s" | "aug_hsv_v":
-                return bool(form.aug_hsv_use.data) and self.uses("aug_hsv_use")
-            case "initial_weights":
-                return is_standard and has_weights
-            case "custom_network_snapshot":
-                return form.method.data == "custom" or (
-                    self.uses("initial_weights") and form.initial_weights.data == "file"
-                )
-            case "fine_tune" | "freeze":
-                return not is_standard or (has_weights and form.initial_weights.data != "random")
-            case "head_epochs" | "head_rate" | "trunk_factor":
-                return bool(form.fine_tune.data) and self.uses("fine_tune")
-        return True
-
-    @property
-    def imagenet_weights(self) -> str:
-        """The name of the ImageNet weights that the form uses; "" without any."""
-        is_used = self.uses("initial_weights") and self.form.initial_weights.data == "imagenet"
-        return self.standard.pretrained if self.standard and is_used else ""
-
-    def mark_edits(self) -> None:
-        """Mark the fields that differ from the recommended settings with the recommended value in words."""
-        for name in self._edits(self._recommendation or {}):
-            self.form[name].recommended = _in_words(self.form[name], (self._recommendation or {})[name])
-
-    def card(self) -> Card:
-        """Return what the form says about the training that it describes."""
-        form, best = self.form, self.best
-        offered = (
-            best.networks.get(form.standard_networks.data)
-            if best and form.method.data == "standard"
-            else None
-        )
-        edits = self._edits(offered.settings) if offered else []
-        if (
-            best
-            and offered
-            and form.standard_networks.data == best.network
-            and not edits
-            and EVERYTHING not in self.own
-        ):
-            return Card(True, best.headline, best.reason, best.time, "")
-        headline, advice = self._headline(), best.headline if best else ""
-        reason = self.source
-        if not reason and advice == headline:
-            labels = [_lower(form[name].label.text) for name in edits]
-            shown = [
-                *labels[:LABELS_SHOWN],
-                *([f"{len(labels) - LABELS_SHOWN} more"] if len(labels) > LABELS_SHOWN else []),
-            ]
-            reason = f"Changed: {', '.join(shown)}."
-        elif not reason and advice:
-            reason = f"Recommended: {_lower(advice)}."
-        return Card(False, headline, reason, offered.time if offered and not edits else "", advice)
-
-    def _headline(self) -> str:
-        form, earlier = self.form, self.earlier
-        if form.method.data == "custom":
-            return "Train your own network"
-        if form.method.data != "standard":
-            if earlier is None:
-                return "Choose a model"
-            if not self.sent.get(f"{earlier.id}-snapshot", "default"):
-                return f"Train the network of “{earlier.name}” from scratch"
-            return f"Fine-tune “{earlier.name}”" if form.fine_tune.data else f"Train “{earlier.name}” further"
-        weights = form.initial_weights.data if self.uses("initial_weights") else "random"
-        origin = {"random": "scratch", "imagenet": "ImageNet weights", "file": "your weights"}[weights]
-        verb = "Fine-tune" if self.uses("fine_tune") and form.fine_tune.data else "Train"
-        return f"{verb} {self.standard.in_words if self.standard else 'a network'} from {origin}"
-
-    def _edits(self, settings: Settings) -> list[str]:
-        """Return the fields in use whose values differ from ``settings``."""
-        form = self.form
-        return [
-            name for name, text in settings.items() if self.uses(name) and not same(text_of(form[name]), text)
-        ]
-
-    def outlook(self) -> Outlook:
-        """Return what the settings amount to, without adding errors to the fields."""
-        form, shown = self.form, {field.name: field.errors for field in self.form}
-        form.validate()
-        try:
-            if form.train_epochs.errors:
-                raise BadRequest(f"{form.train_epochs.label.text}: {form.train_epochs.errors[0]}")
-            rates = self.rates()
-            first, last = (format_number(rates[0][at]) for at in (0, -1))
-            words = f"Constant at {first}." if first == last else f"From {first} to {last}."
-            words += f" {len(rates)} models, one per rate." if len(rates) > 1 else ""
-        except BadRequest as error:
-            rates, words = [], error.message
-        is_invalid = form.learning_rate.errors or form.batch_size.errors or not form.model_name.data
-        names = [] if is_invalid else [name for name, _, _ in form.sweep()]
-        for field in form:
-            field.errors = shown[field.name]
-        return Outlook(rates, words, names)
 
     def rates(self) -> list[list[float]]:
         """Return the learning rates after 0, 1, … 100% of the training, for each rate of a sweep.
@@ -537,8 +380,9 @@ class Submission:
 
     def recipe(self, dataset: DatasetJob, size: int | None, rate: float) -> Train:
         """Return the recipe of the form, which must be valid, with a batch ``size`` and a learning ``rate``."""
-        places = network_settings.weights_places()
-        return network_settings.recipe_of(self.form, str(dataset.folder), self.weights, size, rate, places)
+        return self.form.recipe(
+            str(dataset.folder), self.weights, size, rate, network_settings.weights_places()
+        )
 
     def create(self, owner: str | None) -> list[ModelJob]:
         """Create and submit a model, or one for each pair of swept values; the form must be valid."""
@@ -623,24 +467,6 @@ def weights_of(job: ModelJob, epoch: str) -> str | None:
 
 def calls_pretrained(text: str) -> bool:
     return "digits.pretrained(" in text
-
-
-def _in_words(field: Field, text: str) -> str:
-    """Describe a value of a field, such as “128” or “none”."""
-    if isinstance(field, BooleanField):
-        return "on" if text == "true" else "off"
-    labels = (
-        {str(value): label for value, label, *_ in field.iter_choices()}
-        if hasattr(field, "iter_choices")
-        else {}
-    )
-    return str(labels.get(text, text)) or "none"
-
-
-def _lower(label: str) -> str:
-    """Return a label or a headline within a sentence, without a unit: “batch size”, but “XLA compilation”."""
-    words = re.sub(r" \(.*\)$", "", label)
-    return words if words[:2].isupper() else words[:1].lower() + words[1:]
 
 
 def _blame(field: Field, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, get_args
 
 import flask
@@ -16,6 +17,7 @@ from werkzeug.datastructures import MultiDict
 from digits.core import schedules, schema
 from digits.core.recipe import Augment, CreateDataset, EarlyStopping, FineTune, Solver, Train
 from digits.data.databases.convert import OldDataset
+from digits.data.models.pretrained import WeightsPlaces
 from digits.kinds.classification.form import DatasetForm
 from digits.kinds.classification.recipe import (
     CreateClassification,
@@ -150,6 +152,8 @@ MODELS = structs_of(
     solver=structs_of(Solver),
     lr_policy=SCHEDULES,
     weights=st.none() | st.just("/data/w.ckpt"),
+    weights_folder=st.just("/data/weights"),
+    weights_sources=st.just(["/data/more"]),
     crop_size=st.none() | integers(Train, "crop_size"),
     augment=structs_of(Augment),
     xla=st.none() | st.booleans(),
@@ -165,7 +169,8 @@ DEVICES = st.sampled_from(["cpu", "next", "next:3", "0", "0,2"])
 
 def read_back(form: ModelForm, recipe: Train) -> Train:
     ((_, size, rate),) = form.sweep()
-    return form.recipe(recipe.dataset, recipe.weights, size, rate)
+    places = WeightsPlaces(Path("/data/weights"), ["/data/more"])
+    return form.recipe(recipe.dataset, recipe.weights, size, rate, places)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

@@ -8,6 +8,7 @@ import pytest
 from werkzeug.datastructures import MultiDict
 
 from digits.kinds.standard_networks import network
+from digits.web.models.form_page import FormPage
 from digits.web.models.network_settings import text_of
 from digits.web.models.submission import EVERYTHING, Submission
 from tests.site import Site, open_site, site_settings
@@ -36,11 +37,11 @@ def followed(dataset: str, own: str = "", **fields: str) -> Submission:
 
 def test_everything_follows_the_recommendation(photos: str) -> None:
     submission = followed(photos)
-    best = submission.best
+    page = FormPage(submission)
+    best, card = page.best, page.card()
     assert best and submission.form.standard_networks.data == best.network != "lenet"
     values = {name: text_of(submission.form[name]) for name in best.networks[best.network].settings}
     assert values == best.networks[best.network].settings
-    card = submission.card()
     assert (card.is_recommended, card.headline, card.advice) == (True, best.headline, "")
 
 
@@ -49,14 +50,14 @@ def test_what_was_entered_stays_and_is_marked(photos: str) -> None:
     form = submission.form
     assert (form.standard_networks.data, form.batch_size.data) == ("lenet", [6])
     assert form.learning_rate.data == [float(network("lenet").values["learning_rate"])]
-    submission.mark_edits()
+    FormPage(submission).mark_edits()
     assert form.batch_size.recommended == network("lenet").values["batch_size"]
     assert [field.name for field in form if hasattr(field, "recommended")] == ["batch_size"]
     assert submission.own == ["batch_size", "standard_networks"]
 
 
 def test_a_value_that_equals_the_recommended_one_is_not_an_entry(photos: str) -> None:
-    best = followed(photos).best
+    best = FormPage(followed(photos)).best
     assert best
     rate = best.networks[best.network].settings["learning_rate"]
     assert followed(photos, "learning_rate", learning_rate=f"{rate}0").own == []
@@ -66,7 +67,7 @@ def test_a_value_that_equals_the_recommended_one_is_not_an_entry(photos: str) ->
 def test_text_that_is_not_valid_stays(photos: str, text: str) -> None:
     submission = followed(photos, "learning_rate,train_epochs", learning_rate=text, train_epochs=text)
     assert text in str(submission.form.learning_rate()) + str(submission.form.train_epochs())
-    assert not submission.form.errors and submission.outlook().rates == []
+    assert not submission.form.errors and FormPage(submission).outlook().rates == []
 
 
 def test_the_source_of_weights_decides_whether_to_fine_tune(photos: str) -> None:
@@ -84,13 +85,14 @@ def test_the_source_of_weights_decides_whether_to_fine_tune(photos: str) -> None
 
 
 def test_without_obtainable_weights_networks_are_trained_from_scratch(photos: str) -> None:
-    submission = followed(photos, from_scratch="1")
-    assert submission.card().headline.endswith("from scratch") and submission.card().is_recommended
+    card = FormPage(followed(photos, from_scratch="1")).card()
+    assert card.headline.endswith("from scratch") and card.is_recommended
 
 
 def test_a_network_that_cannot_be_used_is_replaced(photos: str) -> None:
     submission = followed(photos, "standard_networks", standard_networks="alexnet")
-    assert submission.best and submission.form.standard_networks.data == submission.best.network
+    best = FormPage(submission).best
+    assert best and submission.form.standard_networks.data == best.network
     assert submission.own == []
 
 
@@ -114,7 +116,7 @@ def test_a_copy_keeps_its_settings_until_the_recommendation_is_asked_for(photos:
     submission = followed(photos, EVERYTHING, train_epochs="7", model_name="Copy")
     form = submission.form
     assert (form.standard_networks.data, form.train_epochs.data, form.model_name.data) == ("lenet", 7, "Copy")
-    assert submission.card().advice
+    assert FormPage(submission).card().advice
 
 
 def test_gpus_and_other_devices_exclude_each_other(photos: str) -> None:
