@@ -32,15 +32,7 @@ from digits.data.images.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import CHANGES_FILE, Manifest
 from digits.data.records.index import DamagedRecords
 from digits.data.records.records import Features, Record, SplitReader
-from digits.data.sources.plan import (
-    Plan,
-    Progress,
-    SplitPlan,
-    UnusableSource,
-    choose,
-    count_of,
-    shuffle,
-)
+from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, choose, count_of, shuffle
 from digits.data.sources.shares import Shares
 from digits.data.targets.target import Target, TargetStatistics
 from digits.kinds import kind_named

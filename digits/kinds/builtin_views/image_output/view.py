@@ -23,15 +23,9 @@ class Options(Form):
     channel_order = SelectField(
         "Channel order", choices=choices(("rgb", "RGB"), ("bgr", "BGR")), default="rgb"
     )
-    data_order = SelectField(
-        "Data order",
-        choices=choices(("hwc", "HWC"), ("chw", "CHW")),
-        default="hwc",
-    )
+    data_order = SelectField("Data order", choices=choices(("hwc", "HWC"), ("chw", "CHW")), default="hwc")
     pixel_conversion = SelectField(
-        "Pixel conversion",
-        choices=choices(("normalize", "Normalize"), ("clip", "Clip")),
-        default="normalize",
+        "Pixel conversion", choices=choices(("normalize", "Normalize"), ("clip", "Clip")), default="normalize"
     )
     show_input = SelectField("Input", choices=choices(("no", "Hide"), ("yes", "Show")), default="no")
 
