@@ -10,6 +10,7 @@ import errno
 import functools
 import itertools
 import math
+import operator
 import os
 import re
 import threading
@@ -270,24 +271,7 @@ class Finished(Event, frozen=True):
     result: JsonObject = field(default_factory=dict)
 
 
-AnyEvent = (
-    Progressed
-    | Counted
-    | Skipped
-    | Warned
-    | Built
-    | InputPrepared
-    | WeightsLoaded
-    | Measured
-    | Saved
-    | PhaseChanged
-    | BestSnapshotChanged
-    | Removed
-    | Resumed
-    | UsageSampled
-    | Failed
-    | Finished
-)
+AnyEvent: Any = functools.reduce(operator.or_, Event.__subclasses__())
 _DECODER = schema.decoder(AnyEvent)
 
 

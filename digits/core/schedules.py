@@ -133,10 +133,6 @@ class OneCycle(Schedule, frozen=True):
 
 
 AnySchedule = Fixed | Step | Multistep | Exp | Inv | Poly | Sigmoid | Cosine | OneCycle
-POLICIES: dict[str, type[Schedule]] = {
-    kind.__name__.lower(): kind
-    for kind in (Fixed, Step, Multistep, Exp, Inv, Poly, Sigmoid, Cosine, OneCycle)
-}
 TITLES: dict[type[Schedule], str] = {
     Fixed: "Fixed",
     Step: "Step decay",
@@ -148,6 +144,7 @@ TITLES: dict[type[Schedule], str] = {
     Cosine: "Cosine decay",
     OneCycle: "One cycle",
 }
+POLICIES = {kind.__name__.lower(): kind for kind in TITLES}
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ from digits.core.errors import explain
 from digits.core.files import is_disk_full, remove_tree
 from digits.core.machine import programs
 from digits.core.settings import Settings
-from digits.data.archives.zip_names import UnclearNames, decode_names
+from digits.data.archives.zip_names import ArchiveError, UnclearNames, decode_names
 
 log = logging.getLogger(__name__)
 
@@ -86,10 +86,6 @@ _DAMAGED = (
 )
 
 
-class ArchiveError(Exception):
-    """An archive is refused. The message is for the user."""
-
-
 class Refused(ArchiveError):
     """The contents of an archive are not acceptable."""
 
@@ -99,10 +95,6 @@ class Refused(ArchiveError):
 
 class LimitExceeded(Refused):
     """An archive and those in it exceed one of the `Limits` together."""
-
-
-class UnclearEncoding(ArchiveError):
-    """The encoding of the names in an archive must be stated."""
 
 
 class NoSpace(ArchiveError):
@@ -263,7 +255,7 @@ def _unpack_inner(writer: _Writer, encoding: str, report: Callable[[Progress], N
         try:
             with _readable(), writer.replacing(path):
                 _unpack_into(writer, path, encoding, report)
-        except (NoSpace, LimitExceeded, UnclearEncoding):
+        except (NoSpace, LimitExceeded, UnclearNames):
             raise
         except ArchiveError as error:
             notes.append(f"{_shown(writer.name_of(path))} is not unpacked. {error}")
@@ -495,10 +487,7 @@ def _zip_entries(file: IO[bytes], writer: _Writer, encoding: str) -> Iterator[tu
         total = sum(member.file_size for member in members)
         if total > writer.limits.max_bytes:
             raise _too_large(writer.limits)
-        try:
-            names = decode_names(members, encoding)
-        except UnclearNames as error:
-            raise UnclearEncoding(str(error)) from error
+        names = decode_names(members, encoding)
         if names.note and names.note not in writer.progress.notes:
             writer.progress.notes.append(names.note)
         done = 0

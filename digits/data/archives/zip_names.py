@@ -37,7 +37,11 @@ _ODD_SHARP_S = re.compile(r"(?<![aeiouyäöüAEIOUYÄÖÜ])ß")
 _HAN = ("CJK", "IDEOGRAPHIC")
 
 
-class UnclearNames(Exception):
+class ArchiveError(Exception):
+    """An archive is refused. The message is for the user."""
+
+
+class UnclearNames(ArchiveError):
     """The encoding of the ``names`` must be stated. The message is for the user."""
 
     def __init__(self, fault: str, names: Sequence[bytes]) -> None:

@@ -63,11 +63,8 @@ class WebDriver:
     def _page(self, url: str, visited: Callable[[], None]) -> Iterator[str]:
         """Yield the names in the page of a folder; those of folders end with a slash."""
         with self._get(url) as response:
-            if (
-                not response.headers.get("Content-Type", "")
-                .lower()
-                .startswith(("text/html", "application/xhtml"))
-            ):
+            kind = response.headers.get("Content-Type", "").lower()
+            if not kind.startswith(("text/html", "application/xhtml")):
                 raise RemoteError(
                     f"{url} is not a folder: the server did not send a page with links to its files.",
                     "Enable directory listings on the server, or enter a file address if the field accepts one.",
@@ -75,18 +72,19 @@ class WebDriver:
             base = response.url if urlsplit(response.url).path.endswith("/") else f"{response.url}/"
             links, decoder = _Links(), codecs.getincrementaldecoder("utf-8")("replace")
             size = 0
-            addresses: set[str] = set()
+            names: set[str] = set()
             for piece in self._pieces(response, url):
                 size += len(piece)
                 if size > MAX_PAGE_BYTES:
                     raise RemoteError(f"The page {url} is larger than {MAX_PAGE_BYTES // 10**6} MB.")
                 links.feed(decoder.decode(piece))
-                for link in links.take():
+                for link in links.found:
                     visited()
                     name = name_below(base, link)
-                    if name and name not in addresses:
-                        addresses.add(name)
+                    if name and name not in names:
+                        names.add(name)
                         yield name
+                links.found.clear()
 
     def _get(self, url: str) -> requests.Response:
         """Return the response to a GET after redirects, each of which is checked. Raises RemoteError."""
@@ -197,16 +195,12 @@ def _url(address: Address) -> str:
 
 
 class _Links(HTMLParser):
-    """Collects the targets of links."""
+    """Collects the targets of links in ``found``."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self._found: list[str] = []
+        self.found: list[str] = []
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, Any]]) -> None:
         if tag == "a":
-            self._found += [value for name, value in attributes if name == "href" and value]
-
-    def take(self) -> list[str]:
-        links, self._found = self._found, []
-        return links
+            self.found += [value for name, value in attributes if name == "href" and value]

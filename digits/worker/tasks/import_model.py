@@ -25,7 +25,8 @@ from digits.core.recipe import Augment
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE
 from digits.data.archives import unpacking
-from digits.data.archives.unpacking import ENDINGS, ArchiveError, Limits
+from digits.data.archives.unpacking import ENDINGS, Limits
+from digits.data.archives.zip_names import ArchiveError
 from digits.data.manifest import LABELS_FILE, MEAN_ARRAY_FILE
 from digits.data.models.archive import CHECKPOINT_SUFFIX, ArchiveProblem
 from digits.data.sources.plan import UnusableSource

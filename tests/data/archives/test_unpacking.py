@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 
 from digits.data.archives import unpacking
 from digits.data.archives.unpacking import (
-    ArchiveError,
     Limits,
     Progress,
     Request,
@@ -31,6 +30,7 @@ from digits.data.archives.unpacking import (
     content_folder,
     unpack,
 )
+from digits.data.archives.zip_names import ArchiveError
 
 LIMITS = Limits(max_bytes=300_000_000, max_files=50, max_ratio=200, spare_bytes=0)
 FILES = {"cats/one.png": b"one" * 1000, "cats/two words.png": b"2", "dogs/ü.png": b"3" * 9999}
