@@ -122,25 +122,26 @@ def test_a_name_is_not_interpreted(site: Site, dataset: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status"),
+    ("arguments", "status", "words"),
     [
-        ({"width": "20"}, 400),
-        ({"width": "1:2:3"}, 400),
-        ({"width": "nan:"}, 400),
-        ({"aspect": "a:b"}, 400),
-        ({"db": "other"}, 404),
-        ({"label": 3}, 404),
-        ({"finding": "other"}, 404),
-        ({"q": "x" * 5000}, 200),
-        ({"q": "\0\ud800".encode("utf-8", "surrogatepass")}, 200),
-        ({"q": "\0"}, 200),
+        ({"width": "20"}, 400, ""),
+        ({"width": "1:2:3"}, 400, ""),
+        ({"width": "nan:"}, 400, ""),
+        ({"aspect": "a:b"}, 400, ""),
+        ({"db": "other"}, 404, "no split called"),
+        ({"label": 3}, 404, "are 0 to 2."),
+        ({"finding": "other"}, 404, ""),
+        ({"q": "x" * 5000}, 200, ""),
+        ({"q": "\0\ud800".encode("utf-8", "surrogatepass")}, 200, ""),
+        ({"q": "\0"}, 200, ""),
     ],
 )
 def test_invalid_filters_are_refused(
-    site: Site, dataset: str, arguments: dict[str, Any], status: int
+    site: Site, dataset: str, arguments: dict[str, Any], status: int, words: str
 ) -> None:
     for ending in ("", ".json"):
-        assert explore(site, dataset, ending, **arguments).status_code == status
+        answer = explore(site, dataset, ending, **arguments)
+        assert answer.status_code == status and words in answer.text
 
 
 def test_damaged_names_do_not_break_other_pages(site: Site, dataset: str) -> None:
