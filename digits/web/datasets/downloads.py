@@ -8,13 +8,13 @@ from flask import Blueprint, Response, jsonify, request
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.files import UnreadableFile
-from digits.core.status import Status
 from digits.data.archives.writing import stream
 from digits.data.manifest import Manifest
 from digits.data.statistics import summarize
 from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.export import Export, formats_of
+from digits.web.jobs.serializers import contents_of
 from digits.web.offload import in_thread
 from digits.web.resources.datasets import DatasetStatistics
 from digits.web.resources.encoding import describe
@@ -63,7 +63,7 @@ def statistics(job_id: str) -> Response:
 
 def _finished(job_id: str) -> tuple[DatasetJob, Manifest]:
     job = services().store.get(job_id, DatasetJob)
-    manifest = job.manifest() if job.status is Status.DONE else None
+    manifest = contents_of(job)
     if manifest is None:
         raise BadRequest(f"“{job.name}” has no records to download because it is not done or is damaged.")
     return job, manifest

@@ -22,6 +22,7 @@ from digits.data.manifest import HEALTH_FILE, Manifest
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import views_of
 from digits.web.jobs.activities import Activity
+from digits.web.jobs.serializers import contents_of
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.offload import in_thread
 from digits.web.records.images import RecordImages
@@ -81,7 +82,7 @@ def _check_labels(job: DatasetJob) -> Recipe:
 
 def _load(job: DatasetJob) -> dict[str, Any]:
     """Return the latest result of both checks; None for one that is missing, and the ``damage`` of the first."""
-    manifest = job.manifest() if job.status is Status.DONE else None
+    manifest = contents_of(job)
     if manifest is None:
         return {"result": None, "labels": None}
     labels = _load_labels(job, manifest)

@@ -12,20 +12,17 @@ from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
 from digits.core.status import Status
 from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
-from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.versions import CreateVersion, read_changes
 from digits.kinds.views import views_of
-from digits.web.jobs.serializers import failure_message, findings_of, job_url
+from digits.web.jobs.serializers import contents_of, failure_message, findings_of, job_url
 from digits.web.resources.datasets import (
     ChangedRecord,
     CreateDbTask,
     Dataset,
-    DatasetContents,
     GenericDbTask,
     Shard,
     SkippedImages,
-    SplitCounts,
     VersionOf,
 )
 from digits.web.resources.encoding import as_json, describe
@@ -37,32 +34,6 @@ from digits.web.services.upload_store import State, Upload
 MAX_CHANGES = 100
 # Tables listed for an upload.
 MAX_TABLES = 20
-
-
-def dataset_contents(job: DatasetJob) -> DatasetContents | None:
-    """Return the contents of a finished dataset; None until it is finished."""
-    manifest = job.manifest() if job.status is Status.DONE else None
-    if manifest is None:
-        return None
-    views = views_of(job.data_kind)
-    return describe(
-        DatasetContents,
-        manifest,
-        resize_title=RESIZE_TITLES.get(manifest.resize_mode, manifest.resize_mode),
-        kind=job.data_kind.name,
-        labels=manifest.target.labels,
-        target_names=manifest.target.names,
-        input=views.describe_input(manifest),
-        about=views.describe_dataset(manifest),
-        tiles=views.tiles(manifest),
-        splits={name: describe(SplitCounts, split) for name, split in manifest.splits.items()},
-        mean_url=url_for("jobs.file", path=f"{job.id}/mean.png") if views.shows_images else "",
-        skipped=skipped(job),
-        notes=job.recipe.notes,
-        version_of=version_of(job),
-        new_version_url=url_for("versions.new", job_id=job.id),
-        explore_url=url_for("explore.show", kind=job.data_kind, job_id=job.id),
-    )
 
 
 def dataset_json(job: DatasetJob) -> dict[str, Any]:
@@ -163,7 +134,7 @@ def changes(job: DatasetJob) -> list[ChangedRecord]:
 def skipped(job: DatasetJob) -> SkippedImages:
     """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
     state = services().scheduler.task_state(job, job.tasks[0])
-    manifest = job.manifest() if job.status is Status.DONE else None
+    manifest = contents_of(job)
     count = manifest.skipped if manifest else state.skipped
     listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
     return SkippedImages(

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, make_response, redirect, request, stream_with_context, url_for
+from flask import Blueprint, Response, jsonify, redirect, request, stream_with_context, url_for
 from msgspec import structs
 from werkzeug.datastructures import CombinedMultiDict, MultiDict
 from werkzeug.wrappers import Response as AnyResponse
@@ -41,8 +41,8 @@ from digits.web.jobs.access import requested_job
 from digits.web.jobs.compute_choice import check_target, offer_targets, partitions_of_clusters
 from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset
-from digits.web.resources.datasets import CreatedDataset, Dataset, DatasetSummary, ResizedExample
-from digits.web.responses.negotiation import json_only, prefers_json
+from digits.web.resources.datasets import CreatedDataset, Dataset, ResizedExample
+from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
 from digits.web.security.usernames import login_name
@@ -154,19 +154,15 @@ def show_json(job_id: str) -> Response:
 
 
 @blueprint.get("/datasets/summary")
-def summary() -> Response:
-    """Return details of the dataset chosen in the model form, as an HTML fragment or as JSON."""
+def summary() -> str:
+    """Return details of a dataset, as in the model form, as an HTML fragment."""
     job = requested_job(DatasetJob)
-    body = DatasetSummary(serializers.row(job), dataset_serializers.dataset_contents(job))
-    if prefers_json(request.headers.get("Accept", "")):
-        response = jsonify(body)
-    else:
-        views = views_of(job.data_kind)
-        response = make_response(
-            render_in_turns("_dataset_summary.html", views=views, job=body.job, dataset=body.dataset)
-        )
-    response.vary.add("Accept")
-    return response
+    return render_in_turns(
+        "_dataset_summary.html",
+        views=views_of(job.data_kind),
+        job=serializers.row(job),
+        manifest=serializers.contents_of(job),
+    )
 
 
 @blueprint.post("/datasets/<kind:kind>/scan")

@@ -123,6 +123,11 @@ def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
     return dataset if isinstance(dataset, DatasetJob) else None
 
 
+def contents_of(job: DatasetJob) -> Manifest | None:
+    """Return the manifest of a dataset; None until it is done, or if it is damaged."""
+    return job.manifest() if job.status is Status.DONE else None
+
+
 def finished_dataset(dataset_id: str) -> tuple[DatasetJob, Manifest] | None:
     """Return a dataset with its manifest; None if it is missing or unfinished."""
     job = services().store.find(dataset_id)
@@ -209,7 +214,7 @@ def _detail(job: Job) -> str:
         return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {SOLVER_TITLES[job.recipe.solver.type]}"
     if not isinstance(job, DatasetJob):
         return ""
-    manifest = job.manifest() if job.status is Status.DONE else None
+    manifest = contents_of(job)
     if manifest is None:
         return describe_images(job.recipe.width, job.recipe.height, job.recipe.channels)
     count = sum(split.count for split in manifest.splits.values())

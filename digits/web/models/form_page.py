@@ -13,7 +13,6 @@ from digits.kinds import default_kind, kind_named
 from digits.kinds.advice.recommendation import TRANSFORMATION_FIELDS, Settings
 from digits.kinds.standard_networks import networks, template
 from digits.kinds.views import format_number, views_of
-from digits.web.datasets.serializers import dataset_contents
 from digits.web.jobs import serializers
 from digits.web.jobs.compute_choice import partitions_of_clusters
 from digits.web.models import network_settings
@@ -22,7 +21,7 @@ from digits.web.models.form_choices import metric_choices, offer_datasets, previ
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
 from digits.web.models.submission import EVERYTHING, Submission
-from digits.web.resources.datasets import DatasetSummary, RecommendedModel
+from digits.web.resources.datasets import RecommendedModel
 from digits.web.responses.pages import render_in_turns
 
 LABELS_SHOWN = 4
@@ -191,7 +190,7 @@ def render(
         best=page.best,
         datasets=offer_datasets(form, words),
         dataset_search={"words": words, "found": len(found), "has_more": has_more},
-        summary=DatasetSummary(serializers.row(dataset), dataset_contents(dataset)) if dataset else None,
+        summary=(serializers.row(dataset), serializers.contents_of(dataset)) if dataset else None,
         views=views,
         metrics=metric_choices(views),
         networks=networks([dataset.data_kind.name]) if dataset else {},

@@ -11,6 +11,7 @@ from digits.core.task import Failure
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
+from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
@@ -40,11 +41,10 @@ SHOWN_MODELS = 25
 def show(job_id: str) -> str:
     job = find_dataset(job_id)
     state = services().scheduler.task_state(job, job.tasks[0])
-    page, body = serializers.page(job), dataset_serializers.dataset_contents(job)
-    manifest = job.manifest()
+    page, manifest = serializers.page(job), serializers.contents_of(job)
     samples: list[dict[str, Any]] = []
     models = Page.of(services().store.children(job), page_of(request.args, "models_page"), SHOWN_MODELS)
-    if body is not None and manifest is not None and views_of(job.data_kind).shows_images:
+    if manifest is not None and views_of(job.data_kind).shows_images:
         try:
             samples = _samples(job, manifest)
         except UnreadableFile as error:
@@ -57,16 +57,19 @@ def show(job_id: str) -> str:
         job=page,
         kind=job.data_kind,
         views=views_of(job.data_kind),
-        dataset=body,
+        manifest=manifest,
+        version_of=dataset_serializers.version_of(job),
+        notes=job.recipe.notes,
+        resize_titles=RESIZE_TITLES,
         samples=samples,
         size=shown_size(job, manifest) if manifest is not None else None,
         legend=manifest.target.legend() if manifest is not None and len(manifest.target.names) > 1 else [],
         counts=state.counts,
-        pending=pending_words(job) if body is not None else "",
+        pending=pending_words(job) if manifest is not None else "",
         skipped=dataset_serializers.skipped(job),
         changes=dataset_serializers.changes(job),
-        downloads=formats_of(job.data_kind) if body is not None else {},
-        panels=panels_of(job) if body is not None and manifest is not None else [],
+        downloads=formats_of(job.data_kind) if manifest is not None else {},
+        panels=panels_of(job) if manifest is not None else [],
         models=serializers.rows(models.items),
         models_page=models,
         models_address=lambda number: url_for(

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from digits.core.schema import JsonObject
 from digits.data.statistics import Statistics
-from digits.web.resources.jobs import BriefJob, JobRow
+from digits.web.resources.jobs import BriefJob
 
 
 class CreatedDataset(BriefJob):
@@ -79,53 +79,12 @@ class Dataset(BriefJob):
     shards: list[Shard] | UnsetType = UNSET
 
 
-class SplitCounts(Struct):
-    """The number of records of a split, their size in bytes, and the number of records in each group."""
-
-    count: int
-    bytes: int
-    counts: list[int]
-
-
 class SkippedImages(Struct):
     """The number of unusable images, the first of them, and the URL of the list."""
 
     count: int
     first: list[JsonObject | None]
     url: str | None
-
-
-class DatasetContents(Struct):
-    """What a finished dataset contains. ``tiles`` are titles with values, and ``about`` describes the targets.
-
-    ``notes`` are sentences about how the source was understood.
-    """
-
-    width: int
-    height: int
-    channels: int
-    dtype: str
-    encoding: str
-    padding: tuple[int, int] | None
-    resize_mode: str
-    resize_title: str
-    kind: str
-    labels: list[str]
-    groups: list[str]
-    target_names: list[str]
-    input: str
-    about: str
-    tiles: list[tuple[str, str]]
-    splits: dict[str, SplitCounts]
-    mean_url: str
-    mean_pixel: list[float]
-    skipped: SkippedImages
-    source: dict[str, str]
-    notes: list[str]
-    content_hash: str
-    version_of: VersionOf | None
-    new_version_url: str
-    explore_url: str
 
 
 class ChangedRecord(Struct):
@@ -139,13 +98,6 @@ class ChangedRecord(Struct):
     after: str
     url: str = ""
     thumbnail: str = ""
-
-
-class DatasetSummary(Struct):
-    """A dataset in the form of a model; ``dataset`` is None until it is finished."""
-
-    job: JobRow
-    dataset: DatasetContents | None
 
 
 class NetworkSettings(Struct):

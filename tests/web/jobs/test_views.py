@@ -50,12 +50,9 @@ def test_a_dataset_is_listed_renamed_and_deleted(site: Site, finished: Finished)
     row = site.json(f"/jobs/{job_id}/table_data.json")["job"]
     assert (row["name"], row["group"], row["progress"], row["refs"]) == ("bars", "first group", 100.0, 0)
     assert (row["backend"], row["extension"]) == ("tfrecords", "image-classification")
-    summary = f"/datasets/summary?job_id={job_id}"
-    part = site.get(summary)
+    part = site.get(f"/datasets/summary?job_id={job_id}")
     assert part.mimetype == "text/html" and "18 training, 6 validation images" in part.text
     assert "16×16 color" in part.text and 'title="middle"' in part.text and "<html" not in part.text
-    found = site.get(summary, headers={"Accept": "application/json"}).get_json()
-    assert found["dataset"]["labels"] == ["left", "middle", "right"]
     assert site.get(f"/jobs/{job_id}").headers["Location"] == f"/datasets/{job_id}"
 
     job = site.services.store.get(job_id, Job)
