@@ -105,5 +105,5 @@ export function startMarks(input, list) {
 
 function listItem(mark) {
   const swatch = element('span', { class: 'swatch swatch-box', '--color': `var(${KINDS[mark.kind].color})` });
-  return element('li', '', swatch, element('span', 'muted', `Epoch ${Number(mark.epoch.toFixed(2))}`), element('bdi', '', markWords(mark)));
+  return element('li', 'row', swatch, element('span', 'muted', `Epoch ${Number(mark.epoch.toFixed(2))}`), element('bdi', '', markWords(mark)));
 }

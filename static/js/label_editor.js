@@ -106,7 +106,7 @@ export function startEditing(box, dialog) {
     const hasFocus = panel.contains(document.activeElement) ? [...panel.querySelectorAll('button')].indexOf(document.activeElement) : -1;
     const classes = form === 'class' || form === 'labels' ? names.map((text, index) => withKey(CLASS_KEYS[index], index === suggestions.get(enlarged.record) ? `${text} (suggested)` : text, () => toggleClass(index), has(index))) : [];
     panel.replaceChildren(
-      element('div', { class: 'class-keys', role: 'group', 'aria-label': form === 'labels' ? 'Labels' : 'Class' }, ...classes),
+      element('div', { class: 'class-keys row scroll', role: 'group', 'aria-label': form === 'labels' ? 'Labels' : 'Class' }, ...classes),
       element('div', 'row', withKey('x', 'Exclude', panelActions.x, Boolean(pending?.exclude)), pending ? withKey('u', 'Undo', panelActions.u) : ''),
       element('p', { class: 'small muted', role: 'status' }, pending ? `Change for a new version: ${describe(pending)}` : ''),
     );

@@ -14,7 +14,7 @@ export function showPreflight(region, answer) {
 
 /** Shows the warnings of a preflight, then `actions`, and all else on request. */
 export function showConcerns(region, answer, actions) {
-  const all = element('details', 'disclosure', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
+  const all = element('details', '', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
   region.replaceChildren(element('div', 'preflight', ...verdict(answer), actions, all));
 }
 
@@ -41,7 +41,7 @@ function details({ result, batch_url: picture, loaded_weights: loaded, seconds }
 function weights(loaded) {
   const inside = element('div');
   showLoadedWeights(inside, loaded);
-  return element('details', 'disclosure', element('summary', '', `Initial weights: ${loadedWeightsNote(loaded)}`), inside);
+  return element('details', '', element('summary', '', `Initial weights: ${loadedWeightsNote(loaded)}`), inside);
 }
 
 // The text is scrolled by keyboard.
