@@ -9,7 +9,7 @@ from digits.core.compute import LOCAL
 from digits.core.errors import NotFound
 from digits.web.compute.machine import machine
 from digits.web.jobs import serializers
-from digits.web.resources.compute import CheckFinding, Cluster, ClusterNode, Target, TargetCheck, Targets
+from digits.web.resources.compute import CheckFinding, Cluster, Target, TargetCheck, Targets
 from digits.web.resources.encoding import describe
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, twin
@@ -59,7 +59,7 @@ def _cluster(state: ClusterState) -> Cluster:
     overview, check = state.overview, state.check
     findings = [describe(CheckFinding, finding) for finding in check.findings] if check else []
     return Cluster(
-        nodes=[describe(ClusterNode, node) for node in overview.nodes] if overview else [],
+        nodes=[*overview.nodes] if overview else [],
         partitions=[*overview.partitions] if overview else [],
         at=state.at,
         check=TargetCheck(at=check.at, is_running=check.is_running, findings=findings) if check else None,

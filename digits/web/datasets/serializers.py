@@ -7,22 +7,19 @@ from typing import Any
 from flask import url_for
 from msgspec.structs import asdict
 
-from digits.core import events
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
 from digits.core.status import Status
-from digits.data.manifest import CHANGES_FILE, SKIPPED_FILE
+from digits.data.manifest import CHANGES_FILE
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions.versions import CreateVersion, read_changes
+from digits.kinds.versions.versions import Change, CreateVersion, read_changes
 from digits.kinds.views import views_of
-from digits.web.jobs.serializers import contents_of, failure_message, findings_of, job_url
+from digits.web.jobs.serializers import failure_message, findings_of, job_url
 from digits.web.resources.datasets import (
-    ChangedRecord,
     CreateDbTask,
     Dataset,
     GenericDbTask,
     Shard,
-    SkippedImages,
     VersionOf,
 )
 from digits.web.resources.encoding import as_json, describe
@@ -97,51 +94,22 @@ def version_of(job: DatasetJob) -> VersionOf | None:
         changes.append(f"{recipe.keep:g}% of the images kept")
     if recipe.pct_val is not None or recipe.pct_test is not None:
         changes.append("divided into new splits")
+    has_changes = job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
     return VersionOf(
         id=recipe.parent_id,
         name=parent.name if parent else recipe.parent_name,
         url=job_url(parent) if parent else None,
         changes=", ".join(changes) or "other image size or format",
-        changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if _has_changes(job) else None,
+        changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if has_changes else None,
     )
 
 
-def _has_changes(job: DatasetJob) -> bool:
-    return job.status is Status.DONE and (job.folder / CHANGES_FILE).is_file()
-
-
-def changes(job: DatasetJob) -> list[ChangedRecord]:
+def changes(job: DatasetJob) -> list[Change]:
     """Return the first changed records of a version."""
-    recipe = job.recipe
-    if not isinstance(recipe, CreateVersion) or not _has_changes(job):
-        return []
     try:
-        records = [ChangedRecord(*change) for change in read_changes(job.folder, MAX_CHANGES)]
+        return read_changes(job.folder, MAX_CHANGES) if isinstance(job.recipe, CreateVersion) else []
     except UnreadableFile:
         return []
-    if services().store.find(recipe.parent_id) is not None:
-        for change in records:
-            place: dict[str, Any] = {
-                "job_id": recipe.parent_id,
-                "split": change.split,
-                "number": change.number,
-            }
-            change.url = url_for("records.image", **place)
-            change.thumbnail = url_for("records.thumbnail", **place)
-    return records
-
-
-def skipped(job: DatasetJob) -> SkippedImages:
-    """Return the skipped images of a dataset: their number, the first ones, and the URL of the full list."""
-    state = services().scheduler.task_state(job, job.tasks[0])
-    manifest = contents_of(job)
-    count = manifest.skipped if manifest else state.skipped
-    listed = count > 0 and (job.folder / SKIPPED_FILE).is_file()
-    return SkippedImages(
-        count=count,
-        first=[events.facts(skip) for skip in state.first_skips],
-        url=url_for("jobs.file", path=f"{job.id}/{SKIPPED_FILE}") if listed else None,
-    )
 
 
 def describe_upload(upload: Upload) -> UploadState:

@@ -8,7 +8,7 @@ from flask import Blueprint, request, url_for
 
 from digits.core.files import UnreadableFile
 from digits.core.task import Failure
-from digits.data.manifest import Manifest, SplitRecords
+from digits.data.manifest import SKIPPED_FILE, Manifest, SplitRecords
 from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
 from digits.kinds.forms.dataset import RESIZE_TITLES
@@ -64,10 +64,10 @@ def show(job_id: str) -> str:
         samples=samples,
         size=shown_size(job, manifest) if manifest is not None else None,
         legend=manifest.target.legend() if manifest is not None and len(manifest.target.names) > 1 else [],
-        counts=state.counts,
+        state=state,
         pending=pending_words(job) if manifest is not None else "",
-        skipped=dataset_serializers.skipped(job),
-        changes=dataset_serializers.changes(job),
+        skipped_file=SKIPPED_FILE if (job.folder / SKIPPED_FILE).is_file() else "",
+        changes=dataset_serializers.changes(job) if manifest is not None else [],
         downloads=formats_of(job.data_kind) if manifest is not None else {},
         panels=panels_of(job) if manifest is not None else [],
         models=serializers.rows(models.items),

@@ -6,23 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from digits.runtime.executors.cluster import Node
 from digits.web.resources.jobs import Device, JobRow
-
-
-class ClusterNode(Struct):
-    """A node of a cluster: all and used cores and GPUs.
-
-    ``state`` is the scheduler's word, such as *idle*, and ``reason`` why it is down.
-    """
-
-    name: str
-    state: str
-    cpus: int
-    cpus_used: int
-    gpus: int
-    gpus_used: int
-    memory_mb: int | None
-    reason: str
 
 
 class CheckFinding(Struct):
@@ -48,7 +33,7 @@ class Cluster(Struct):
     At most ``jobs_per_user`` jobs of a user wait or run on it; further ones wait in the server.
     """
 
-    nodes: list[ClusterNode]
+    nodes: list[Node]
     partitions: list[str]
     at: float | None
     check: TargetCheck | None

@@ -79,27 +79,6 @@ class Dataset(BriefJob):
     shards: list[Shard] | UnsetType = UNSET
 
 
-class SkippedImages(Struct):
-    """The number of unusable images, the first of them, and the URL of the list."""
-
-    count: int
-    first: list[JsonObject | None]
-    url: str | None
-
-
-class ChangedRecord(Struct):
-    """A record that a version excludes, relabels or moves, with the URLs of its image if the parent still exists."""
-
-    split: str
-    number: int
-    path: str
-    change: str
-    before: str
-    after: str
-    url: str = ""
-    thumbnail: str = ""
-
-
 class NetworkSettings(Struct):
     """The recommended fields of the form for a network, with their texts, and those for random initial weights.
 
