@@ -13,14 +13,13 @@ const NO_TENSORFLOW = 503; // the page says so
 export function startWeights(form, { chosen, fromScratch, ready }) {
   const line = document.getElementById('weights-download');
   const [words, fill] = ['[data-words]', '.progress-fill'].map((part) => line.querySelector(part));
-  const notices = [...form.querySelectorAll('[data-missing]')];
-  const missing = new Set(notices.map(({ dataset }) => dataset.missing));
+  const notice = () => form.querySelector('[data-missing]'); // if the server lacks the chosen weights
   const downloads = new Map(); // promises by name
-  const failed = new Set();
+  const [obtained, failed] = [new Set(), new Set()];
 
   function show() {
     line.hidden = !downloads.has(chosen());
-    for (const notice of notices) notice.hidden = !failed.has(notice.dataset.missing) || notice.dataset.missing !== chosen();
+    if (notice()) notice().hidden = !failed.has(chosen());
   }
 
   async function download(name) {
@@ -36,7 +35,7 @@ export function startWeights(form, { chosen, fromScratch, ready }) {
     }, SECOND);
     try {
       await postForm(`${urlPrefix}/models/weights/${name}`, { watch });
-      missing.delete(name);
+      obtained.add(name);
     } catch (error) {
       if (error.status !== NO_TENSORFLOW) failed.add(name);
     } finally {
@@ -48,7 +47,7 @@ export function startWeights(form, { chosen, fromScratch, ready }) {
 
   async function obtain() {
     const name = chosen();
-    if (!missing.has(name)) return true;
+    if (!notice() || obtained.has(name)) return true;
     if (!downloads.has(name)) downloads.set(name, download(name));
     show();
     await downloads.get(name);

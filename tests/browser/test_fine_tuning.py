@@ -29,8 +29,9 @@ def test_imagenet_weights_turn_fine_tune_on(
     dataset = finished(
         server, create("datasets", dataset_name="Medium", method="folder", folder_train=image_folder, **size)
     )
-    answer = page.request.get(f"/models/recommendation.json?dataset={dataset['id']}").json()["recommendation"]
-    settings = answer["fine_tune"]
+    address = f"/models/recommendation.json?dataset={dataset['id']}"
+    settings = page.request.get(address).json()["recommendation"]["fine_tune"]
+    scratch = page.request.get(f"{address}&from_scratch=1").json()["recommendation"]
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.locator('[name="standard_networks"][value="lenet"]').check(force=True)
@@ -53,7 +54,7 @@ def test_imagenet_weights_turn_fine_tune_on(
     weights.get_by_role("radio", name="Random", exact=True).check()
     expect(page.locator('[name="fine_tune"]')).not_to_be_checked()
     expect(page.get_by_label("Epochs", exact=True)).to_have_value(
-        answer["networks"]["resnet50"]["random"]["train_epochs"]
+        scratch["networks"]["resnet50"]["settings"]["train_epochs"]
     )
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from wtforms import BooleanField, Field
 
 from digits.core.errors import BadRequest
+from digits.data.models.pretrained_catalog import CATALOG, Pretrained
 from digits.kinds import default_kind, kind_named
 from digits.kinds.advice.recommendation import TRANSFORMATION_FIELDS, Settings
 from digits.kinds.standard_networks import networks, template
@@ -93,10 +94,10 @@ class FormPage:
         return True
 
     @property
-    def imagenet_weights(self) -> str:
-        """The name of the ImageNet weights that the form uses; "" without any."""
+    def imagenet_weights(self) -> Pretrained | None:
+        """The ImageNet weights that the form uses, if any."""
         is_used = self.uses("initial_weights") and self.form.initial_weights.data == "imagenet"
-        return self.submission.standard.pretrained if self.submission.standard and is_used else ""
+        return CATALOG[self.submission.standard.pretrained] if self.submission.standard and is_used else None
 
     def mark_edits(self) -> None:
         """Mark the fields that differ from the recommended settings with the recommended value in words."""
@@ -168,7 +169,7 @@ def render(
     submission: Submission, template_name: str = "model_new.html", *, lists_models: bool = True
 ) -> str:
     """Render the page of the form, or a part of it; it may do without the list of models."""
-    page = FormPage(submission)
+    page, places = FormPage(submission), network_settings.weights_places()
     form, dataset, sent = submission.form, submission.dataset, submission.sent
     form.custom_network.data = form.custom_network.data or template()
     if form.method.data == "pretrained":  # the page lists imported models among the others
@@ -183,7 +184,6 @@ def render(
         template_name,
         form=form,
         submission=submission,
-        page=page,
         uses=page.uses,
         outlook=page.outlook(),
         card=page.card(),
@@ -196,7 +196,9 @@ def render(
         networks=networks([dataset.data_kind.name]) if dataset else {},
         lists_models=lists_models,
         **(previous_networks(dataset, *earlier) if lists_models else {}),
-        weights=network_settings.offers(network_settings.weights_places()),
+        weights=(weights := page.imagenet_weights),
+        weights_file=weights and places.find(weights),
+        weights_folder=places.folder,
         devices=serializers.device_rows(),
         partitions=partitions_of_clusters(),
     )

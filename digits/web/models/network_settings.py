@@ -85,7 +85,7 @@ def recommendation_of(facts: Facts, available: Resources) -> RecommendedModel | 
         time=_time(best, "GPU" if available.device == "gpu" else "CPU"),
         download=best.download,
         networks={
-            name: _network_settings(facts, available, name, best.refusals.get(name, ""))
+            name: _network_settings(recommend(facts, available, name), best.refusals.get(name, ""))
             for name in networks([facts.kind])
         },
         fine_tune=fine_tuning_any(facts),
@@ -100,10 +100,11 @@ def headline(network: Network | None, weights: str, *, is_tuned: bool) -> str:
     )
 
 
-def _network_settings(facts: Facts, available: Resources, name: str, refusal: str) -> NetworkSettings:
-    best = recommend(facts, available, name)
-    scratch = recommend(facts, available, name, fine_tune=False)
-    return NetworkSettings(_full(best), _full(scratch), _time(best) if best else "", refusal)
+def _network_settings(best: Recommendation | None, refusal: str) -> NetworkSettings:
+    """Return the recommended settings, with the form's defaults for all other fields that some network sets."""
+    return NetworkSettings(
+        default_settings() | (best.settings if best else {}), _time(best) if best else "", refusal
+    )
 
 
 def _time(best: Recommendation, device: str = "") -> str:
@@ -111,11 +112,6 @@ def _time(best: Recommendation, device: str = "") -> str:
     if seconds is None:
         return ""
     return f"About {humanize.naturaldelta(seconds)}{f' on the {device}' if device else ''}"
-
-
-def _full(recommendation: Recommendation | None) -> dict[str, str]:
-    """Return the recommended settings, with the form's defaults for all other fields that some network sets."""
-    return default_settings() | (recommendation.settings if recommendation else {})
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:
@@ -147,23 +143,6 @@ def same(one: str, other: str) -> bool:
         return parse_number(one) == parse_number(other)
     except ValueError:
         return False
-
-
-def offers(places: WeightsPlaces) -> dict[str, dict[str, object]]:
-    """Return, for each entry of the catalog, the facts that the form shows: whether its weights are on this machine."""
-    return {
-        entry.id: {
-            "title": entry.title,
-            "found": places.find(entry) is not None,
-            "megabytes": entry.full.megabytes,
-            "license": entry.license,
-            "file": entry.full.name,
-            "folder": str(places.folder),
-            "address": f"{entry.address}/{entry.full.name}" if entry.address else "",
-            "is_downloaded": not entry.how_to_get,
-        }
-        for entry in CATALOG.values()
-    }
 
 
 def recommended_recipe(best: Recommendation, dataset: str, places: WeightsPlaces) -> Train:

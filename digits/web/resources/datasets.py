@@ -80,14 +80,13 @@ class Dataset(BriefJob):
 
 
 class NetworkSettings(Struct):
-    """The recommended fields of the form for a network, with their texts, and those for random initial weights.
+    """The recommended fields of the form for a network, with their texts.
 
     ``time`` is the expected duration in words, empty if unknown. ``refusal`` is the reason why the network cannot be
     used; empty if it can.
     """
 
     settings: dict[str, str]
-    random: dict[str, str]
     time: str
     refusal: str
 

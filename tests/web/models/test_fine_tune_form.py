@@ -185,8 +185,10 @@ def test_the_recommendation_for_a_dataset_contains_the_settings_of_all_networks(
     networks = best["networks"]
     assert networks["resnet50"]["settings"]["fine_tune"] == "true"
     assert networks["resnet50"]["settings"]["initial_weights"] == "imagenet"
-    assert networks["resnet50"]["random"]["fine_tune"] == "false"
     assert best["fine_tune"]["fine_tune"] == "true"
+    address = f"/models/recommendation.json?dataset={dataset}&from_scratch=1"
+    scratch = site.json(address)["recommendation"]["networks"]["resnet50"]
+    assert scratch["settings"]["fine_tune"] == "false"
     assert "67×67" in networks["alexnet"]["refusal"] and not networks["resnet50"]["refusal"]
     assert site.get(f"/models/recommendation.json?dataset={dataset}0").status_code == 404
     page = site.get(f"/models/images/classification/new?dataset={dataset}").text
