@@ -12,6 +12,10 @@ from digits.core.task import Failure
 from digits.runtime.executors.executor import Executor
 
 
+class Unreachable(OSError):
+    """The scheduler did not answer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Node:
     """A node of a cluster: cores and GPUs, all and in use, and memory in MiB.
@@ -31,10 +35,18 @@ class Node:
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """The nodes of a cluster, and the names of its partitions, the default one first."""
+    """The nodes of a cluster, the names of its partitions, the default one first, and the version of the scheduler."""
 
     nodes: tuple[Node, ...]
     partitions: tuple[str, ...] = ()
+    version: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The numbers for users."""
+        version = f"version {self.version}, " if self.version else ""
+        partitions = f" in the partitions {', '.join(self.partitions)}" if self.partitions else ""
+        return f"{version}{len(self.nodes)} nodes{partitions}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +71,7 @@ class ClusterExecutor(Executor, Protocol):
         """Return the nodes of the latest run of the task in ``folder``, such as ``n[1-2]``; empty if unknown."""
 
     def overview(self) -> Overview:
-        """Return the nodes and partitions; raises OSError if the scheduler cannot be reached."""
+        """Return the nodes and partitions; raises Unreachable."""
 
     def check(self, folder: Path) -> Iterator[Finding]:
         """Check that tasks can run: the scheduler, the shared ``folder``, TensorFlow, GPUs and clocks on a node."""

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from gevent.monkey import get_original
 
+from digits.runtime.executors.cluster import Unreachable
+
 _poll = get_original("select", "poll")
 _posix_spawn = get_original("os", "posix_spawn")
 _waitpid = get_original("os", "waitpid")
@@ -21,11 +23,7 @@ _sleep = get_original("time", "sleep")
 _WITH_CODE = '"$@"; echo "$?"'
 
 
-class CommandFailed(OSError):
-    """A command that could not be started, or did not end in time."""
-
-
-class CommandNotFound(CommandFailed):
+class CommandNotFound(Unreachable):
     """A command that is not installed."""
 
 
@@ -41,7 +39,7 @@ class Commands:
         self._running: set[int] = set()
 
     def run(self, *command: str) -> tuple[int, str]:
-        """Return the exit code of ``command``, and what it printed to either stream; raises CommandFailed."""
+        """Return the exit code of ``command``, and what it printed to either stream; raises Unreachable."""
         program = shutil.which(command[0], path=self._environment.get("PATH"))
         if program is None:
             raise CommandNotFound(f"the command {command[0]} is not installed")
@@ -76,14 +74,14 @@ class Commands:
                 _waitpid(pid, 0)
             self._running.discard(pid)
         if output is None:
-            raise CommandFailed(f"{command[0]} did not end within {self._seconds:g} s")
+            raise Unreachable(f"{command[0]} did not end within {self._seconds:g} s")
         text, _, code = output.decode(errors="replace").removesuffix("\n").rpartition("\n")
         if not code.isdecimal():
-            raise CommandFailed(f"{command[0]} was killed")
+            raise Unreachable(f"{command[0]} was killed")
         return int(code), text
 
     def close(self) -> None:
-        """End the running commands, whose callers get CommandFailed."""
+        """End the running commands, whose callers get Unreachable."""
         for pid in list(self._running):
             _kill(pid)
 

@@ -15,10 +15,6 @@ from digits.runtime.executors.cluster import Finding
 PREFIX = ".check-"
 
 
-class _Refused(Exception):
-    """The file system accepted a call but did not do what it should."""
-
-
 def check_folder(folder: Path) -> Iterator[Finding]:
     """Check the file system of ``folder`` from this machine, in a new folder that is removed at the end.
 
@@ -29,12 +25,11 @@ def check_folder(folder: Path) -> Iterator[Finding]:
     try:
         scratch.mkdir(mode=0o700)
     except OSError as error:
-        yield Finding(
-            title="This server can write to the jobs folder",
-            is_ok=False,
-            detail=f"{folder}: {error.strerror}.",
-            remedy="Give the user of the server write access to the folder.",
+        title, remedy = (
+            "This server can write to the jobs folder",
+            "Give the user of the server write access to it.",
         )
+        yield Finding(title=title, is_ok=False, detail=f"{folder}: {error.strerror}.", remedy=remedy)
         return
     are_met = True
     try:
@@ -51,49 +46,49 @@ def check_folder(folder: Path) -> Iterator[Finding]:
         files.remove_tree(scratch, ignore_errors=True)
 
 
-def _problem_of(attempt: Callable[[Path], None], scratch: Path) -> str:
+def _problem_of(attempt: Callable[[Path], str], scratch: Path) -> str:
     try:
-        attempt(scratch)
+        return attempt(scratch)
     except OSError as error:
         return f"{error.strerror}."
-    except _Refused as refused:
-        return str(refused)
+
+
+# Each of these returns what the file system does wrong, and is empty if nothing is.
+
+
+def _private(scratch: Path) -> str:
+    state = scratch.stat()
+    if state.st_uid != os.geteuid():
+        return f"New files belong to the user {state.st_uid}, not to {os.geteuid()}."
+    return "Other users can read new files." if state.st_mode & 0o077 else ""
+
+
+def _durable(scratch: Path) -> str:
+    (scratch / "durable").write_bytes(b"x")
+    files.sync_tree(scratch)
     return ""
 
 
-def _private(scratch: Path) -> None:
-    state = scratch.stat()
-    if state.st_uid != os.geteuid():
-        raise _Refused(f"New files belong to the user {state.st_uid}, not to {os.geteuid()}.")
-    if state.st_mode & 0o077:
-        raise _Refused("Other users can read new files.")
-
-
-def _durable(scratch: Path) -> None:
-    (scratch / "durable").write_bytes(b"x")
-    files.sync_tree(scratch)
-
-
-def _replacing(scratch: Path) -> None:
+def _replacing(scratch: Path) -> str:
     path = scratch / "replaced"
     files.write_bytes(path, b"old")
     with open(path, "rb") as reader:
         files.write_bytes(path, b"new!")
-        if path.read_bytes() != b"new!" or reader.read() != b"old":
-            raise _Refused("A reader of the old file saw parts of the new one.")
+        is_atomic = path.read_bytes() == b"new!" and reader.read() == b"old"
+    return "" if is_atomic else "A reader of the old file saw parts of the new one."
 
 
-def _exclusive(scratch: Path) -> None:
+def _exclusive(scratch: Path) -> str:
     path = scratch / "exclusive"
     path.touch(exist_ok=False)
     try:
         path.touch(exist_ok=False)
     except FileExistsError:
-        return
-    raise _Refused("Two programs can create the same file.")
+        return ""
+    return "Two programs can create the same file."
 
 
-def _appending(scratch: Path) -> None:
+def _appending(scratch: Path) -> str:
     """Append like a task and read like the server, which opens the log again for each part."""
     path, expected = scratch / "log", b""
     with open(path, "ab", buffering=0) as log:
@@ -102,40 +97,33 @@ def _appending(scratch: Path) -> None:
             log.write(line)
             expected += line
             if files.read_bytes(path, below=scratch) != expected or path.stat().st_size != len(expected):
-                raise _Refused("A file that was opened again lacks lines that had been appended.")
+                return "A file that was opened again lacks lines that had been appended."
+    return ""
 
 
-def _locking(scratch: Path) -> None:
+def _locking(scratch: Path) -> str:
     with open(scratch / "locked", "wb") as one, open(scratch / "locked", "rb") as other:
         fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
         except OSError as error:
-            if error.errno == errno.EBADF:  # network file systems lock only files open for writing
-                return
+            # Network file systems lock only files open for writing.
+            if isinstance(error, BlockingIOError) or error.errno == errno.EBADF:
+                return ""
             raise
-    raise _Refused("Two programs can lock the same file.")
+    return "Two programs can lock the same file."
 
 
-_REQUIREMENTS: tuple[tuple[str, Callable[[Path], None], str], ...] = (
+_OTHER_SYSTEM = "Use NFS 3 or newer, Lustre, GPFS, CephFS or a local disk, not a mounted object store."
+_REQUIREMENTS: tuple[tuple[str, Callable[[Path], str], str], ...] = (
     (
         "New files belong to the server’s user, and only this user can read them",
         _private,
         "On NFS, run the server as an ordinary user rather than root, and mount a file system with Unix permissions.",
     ),
     ("Writes can be made durable", _durable, "Use a file system with fsync for files and folders."),
-    (
-        "A file can replace another one in one step",
-        _replacing,
-        "Use NFS 3 or newer, Lustre, GPFS, CephFS or a local disk, not a mounted object store.",
-    ),
-    (
-        "Only one program can create a file",
-        _exclusive,
-        "Use NFS 3 or newer, Lustre, GPFS, CephFS or a local disk, not a mounted object store.",
-    ),
+    ("A file can replace another one in one step", _replacing, _OTHER_SYSTEM),
+    ("Only one program can create a file", _exclusive, _OTHER_SYSTEM),
     (
         "Appended lines are visible when a file is opened again",
         _appending,

@@ -48,19 +48,16 @@ SUPERVISOR = os.path.abspath(f"{__file__}/../../supervisor.py")
 class NodeJob:
     """One attempt of the run in ``folder`` to execute ``program`` on ``workers`` nodes.
 
-    The class attributes are the scheduler's name, the file with the submission, that with the output of this program,
-    and how users avoid interruptions.
+    ``title`` is the scheduler's name, ``advice`` how users avoid interruptions.
     """
 
     title: str
-    submission_file: str
-    log_file: str
     advice: str
 
-    def __init__(self, folder: str, token: str, workers: int, program: list[str]) -> None:
+    def __init__(self, folder: str, token: str, workers: str, *program: str) -> None:
         self._folder = folder
         self._token = token
-        self._workers = workers
+        self._workers = int(workers)
         self._program = program
         self._run = int(os.environ[RUN_VARIABLE])
         self._began = time.monotonic()
@@ -70,7 +67,7 @@ class NodeJob:
 
     def main(self) -> int:
         """Run the task; return the exit code of the job."""
-        if self._read(self.submission_file).get("token") != self._token or self._is_over():
+        if self._read(f"{self.title.lower()}.json").get("token") != self._token or self._is_over():
             return 0
         if self._is_to_stop():
             return self._end(stopped=True)
@@ -168,7 +165,7 @@ class NodeJob:
 
     def _give_up(self) -> int:
         message = f"The task was interrupted {MAX_FRUITLESS} times in a row before it could make progress."
-        hint = f"The end of {self.log_file} in its folder may show why. {self.advice}, then start it again."
+        hint = f"The end of {self.title.lower()}.log in its folder may show why. {self.advice}, then start it again."
         return self._end(failure=failure(message, hint))
 
     def _count_attempt(self) -> None:

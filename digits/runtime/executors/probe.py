@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import secrets
-import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,20 +14,24 @@ import msgspec
 
 import digits
 from digits.core import files
-from digits.runtime.executors.cluster import Finding, Overview
+from digits.core.compute import Compute
+from digits.core.job import DeviceRequest
+from digits.runtime.executors.cluster import Finding, Overview, Unreachable
+from digits.runtime.executors.cluster_queue import ClusterQueue, QueuedJob
 from digits.runtime.executors.commands import sleep
+from digits.runtime.executors.submission import Submission
 
 # Longest time in the queue, and of the job, in seconds.
 START_SECONDS = 120.0
 RUN_SECONDS = 180.0
 MAX_CLOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.2
-_LOG = "check.log"
+_LOOK_SECONDS = 5.0
 
 T = TypeVar("T")
 
 # Passed as text: the check has to run where DIGITS is missing, too.
-PROBE = Path(digits.__file__).with_name("worker") / "cluster_probe.py"
+PROGRAM = Path(digits.__file__).with_name("worker") / "cluster_probe.py"
 
 
 class _Files(msgspec.Struct):
@@ -42,136 +46,98 @@ class _TensorFlow(msgspec.Struct):
     error: str = ""
 
 
-class Probe:
-    """A job that answers with files in a new folder in ``folder``. Its methods block: call them in a native thread.
+def probe(queue: ClusterQueue, folder: Path, cluster: Overview) -> Iterator[Finding]:
+    """Submit a job that answers with files in a new folder in ``folder``, and check its answers.
 
-    Subclasses submit the job; ``cluster`` is what they know about its nodes, and ``environment`` that of tasks there.
+    Blocks, for minutes if the cluster is busy: call it in a native thread.
     """
+    job = _Probe(queue, folder, any(node.gpus for node in cluster.nodes))
+    job.folder.mkdir(mode=0o700)
+    try:
+        yield from job.findings()
+    finally:
+        with suppress(Unreachable):
+            if listed := job.listed():
+                queue.discard([listed])
+        files.remove_tree(job.folder)
 
-    def __init__(self, folder: Path, cluster: Overview, environment: Mapping[str, str]) -> None:
-        self._folder = folder / f"check-{secrets.token_hex(4)}"
-        self._cluster = cluster
-        self._environment = environment
 
-    # The scheduler
+class _Probe:
+    def __init__(self, queue: ClusterQueue, folder: Path, has_gpus: bool) -> None:
+        self._queue, self._has_gpus = queue, has_gpus
+        request = DeviceRequest("short", int(has_gpus), compute=Compute(minutes=5))
+        self._submission = Submission(1, secrets.token_hex(8), request, attempt=1)
+        self.folder = folder / f"check-{self._submission.token}"
 
-    def submit(self, script: Path, log: Path, has_gpu: bool) -> Finding | None:
-        """Submit ``script``, with one GPU if ``has_gpu``, to print into ``log``; return why that failed, if it did."""
-        raise NotImplementedError
-
-    def state(self) -> str:
-        """Return the state of the job in the scheduler's words, empty if it is unknown."""
-        raise NotImplementedError
-
-    def is_pending(self, state: str) -> bool:
-        return state.startswith("PENDING")
-
-    def is_active(self, state: str) -> bool:
-        raise NotImplementedError
-
-    def cancel(self) -> None:
-        """End the job, if it was submitted."""
-        raise NotImplementedError
-
-    # The findings
+    def listed(self) -> QueuedJob | None:
+        return self._queue.list_jobs().get(self._queue.name_of(self.folder, self._submission))
 
     def findings(self) -> Iterator[Finding]:
-        """Submit the job, and check its answers; blocks, for minutes if the cluster is busy."""
-        self._folder.mkdir(mode=0o700)
+        question = self._submission.token
+        (self.folder / "question").write_text(question)
+        command = [sys.executable, "-P", "-c", PROGRAM.read_text(), str(self.folder)]
+        self._queue.write_script(self.folder, self._submission, command)
+        asked_at = time.time()
         try:
-            question = secrets.token_hex(8)
-            (self._folder / "question").write_text(question)
-            asked_at = time.time()
-            problem = self.submit(self._script(), self._folder / _LOG, self._has_gpus)
-            if problem is None:
-                yield from self._answers(question, asked_at)
-            else:
-                yield problem
-        finally:
-            self.cancel()
-            files.remove_tree(self._folder)
-
-    @property
-    def _has_gpus(self) -> bool:
-        return any(node.gpus for node in self._cluster.nodes)
-
-    def _script(self) -> Path:
-        script = self._folder / "check.sh"
-        exports = [f"export {name}={shlex.quote(value)}" for name, value in self._environment.items()]
-        program = shlex.join([sys.executable, "-P", "-c", PROBE.read_text(), str(self._folder)])
-        redirection = f"exec >>{shlex.quote(str(self._folder / _LOG))} 2>&1"
-        script.write_text("\n".join(["#!/bin/sh", redirection, *exports, f"exec {program}", ""]))
-        return script
-
-    def _answers(self, question: str, asked_at: float) -> Iterator[Finding]:
+            self._queue.send(self.folder, self._submission)
+        except OSError as error:
+            title, hint = f"{self._queue.title} accepts a job", self._queue.setup_hint
+            yield Finding(title=title, is_ok=False, detail=str(error), remedy=hint)
+            return
         title = "A job reads and writes files of the jobs folder"
         answer = self._wait("files", _Files, START_SECONDS)
         if answer is None:
-            state = self.state()
-            if self.is_pending(state):
+            job = self.listed()
+            place = self.folder.parent
+            hint = f"Mount {place} (writable) and {sys.prefix} at the same paths on all nodes."
+            if job and job.is_pending:
                 hint = "Wait until nodes are free, then check again."
-            else:
-                place = self._folder.parent
-                hint = f"Mount {place} (writable) and {sys.prefix} at the same paths on all nodes."
-            detail = f"The job is {state or 'gone'}. {self._log()}"
+            detail = f"The job is {f'{job.status}: {job.words}' if job else 'gone'}. {self._log()}"
             yield Finding(title=title, is_ok=False, detail=detail, remedy=hint)
             return
-        is_same = answer.text == question
-        yield Finding(title=title, is_ok=is_same, detail=f"on node {answer.node}")
-        now = time.time()
+        yield Finding(title=title, is_ok=answer.text == question, detail=f"on node {answer.node}")
         # The job answered between these two times of this machine.
-        off = max(asked_at - answer.at, answer.at - now, 0.0)
-        is_close = off <= MAX_CLOCK_SECONDS
+        off = max(asked_at - answer.at, answer.at - time.time(), 0.0)
         detail = f"{off:.0f} s apart" if off >= 1 else "less than a second apart"
-        hint = (
-            ""
-            if is_close
-            else "Synchronize the clocks, for example with chrony: times on pages are those of the nodes."
-        )
-        yield Finding(title="The clocks agree", is_ok=is_close, detail=detail, remedy=hint)
+        hint = "Synchronize the clocks, for example with chrony: times on pages are those of the nodes."
+        yield _finding("The clocks agree", off <= MAX_CLOCK_SECONDS, detail, hint)
         yield from self._tensorflow()
 
     def _tensorflow(self) -> Iterator[Finding]:
         answer = self._wait("tensorflow", _TensorFlow, RUN_SECONDS)
-        if answer is None or answer.error:
-            hint = f"Install DIGITS and TensorFlow so that {sys.executable} works on all nodes."
-            detail = answer.error if answer else f"no answer within {RUN_SECONDS:g} s. {self._log()}"
-            yield Finding(title="TensorFlow can be imported", is_ok=False, detail=detail, remedy=hint)
-            return
-        yield Finding(title="TensorFlow can be imported", is_ok=True, detail=f"version {answer.version}")
-        if self._has_gpus:
-            hint = (
-                ""
-                if answer.gpus
-                else "Install the driver on the nodes, and TensorFlow with CUDA (digits[gpu])."
-            )
-            yield Finding(
-                title="TensorFlow sees a GPU",
-                is_ok=answer.gpus > 0,
-                detail=f"{answer.gpus} of 1",
-                remedy=hint,
-            )
+        problem = answer.error if answer else f"no answer within {RUN_SECONDS:g} s. {self._log()}"
+        detail = problem or f"version {answer.version if answer else ''}"
+        hint = f"Install DIGITS and TensorFlow so that {sys.executable} works on all nodes."
+        yield _finding("TensorFlow can be imported", not problem, detail, hint)
+        if answer and self._has_gpus and not problem:
+            hint = "Install the driver on the nodes, and TensorFlow with CUDA (digits[gpu])."
+            yield _finding("TensorFlow sees a GPU", answer.gpus > 0, f"{answer.gpus} of 1", hint)
 
     def _wait(self, name: str, kind: type[T], seconds: float) -> T | None:
         """Return the answer of this ``name``, or None if there is none in time or the job has ended."""
         deadline = time.monotonic() + seconds
-        next_look = time.monotonic() + 5
-        is_gone = False
+        next_look = time.monotonic() + _LOOK_SECONDS
+        has_ended = False
         while time.monotonic() < deadline:
             try:
-                return files.read_json(self._folder / name, kind, below=self._folder)
+                return files.read_json(self.folder / name, kind, below=self.folder)
             except files.UnreadableFile:
-                if is_gone:
+                if has_ended:
                     return None
             sleep(_POLL_SECONDS)
             if time.monotonic() > next_look:
-                next_look += 5
-                state = self.state()
-                is_gone = bool(state) and not self.is_active(state)
+                next_look += _LOOK_SECONDS
+                with suppress(Unreachable):
+                    job = self.listed()
+                    has_ended = job is None or not job.is_active
         return None
 
     def _log(self) -> str:
         try:
-            return (self._folder / _LOG).read_text(errors="replace")[-1000:].strip()
+            return self._queue.path(self.folder, "log").read_text(errors="replace")[-1000:].strip()
         except OSError:
             return ""
+
+
+def _finding(title: str, is_ok: bool, detail: str, remedy: str) -> Finding:
+    return Finding(title=title, is_ok=is_ok, detail=detail, remedy="" if is_ok else remedy)

@@ -11,7 +11,8 @@ PROGRAM = """
 from digits.cli.main import patch_standard_library
 patch_standard_library()
 import os
-from digits.runtime.executors.commands import CommandFailed, Commands
+from digits.runtime.executors.cluster import Unreachable
+from digits.runtime.executors.commands import Commands
 from digits.runtime.threads import in_thread
 
 commands = Commands(os.environ, seconds=1)
@@ -19,7 +20,7 @@ print(in_thread(commands.run, "sh", "-c", "echo out; echo err >&2; exit 3"))
 for command in (["sleep", "60"], ["no-such-command"]):
     try:
         in_thread(commands.run, *command)
-    except CommandFailed as error:
+    except Unreachable as error:
         print(error)
 """
 

@@ -24,7 +24,7 @@ LOST_PARTNER = {"code": EXIT_PARTNER_LOST, "stopped": False}
 class FakeJob(NodeJob):
     """A job whose nodes leave the given records, or none if they are lost."""
 
-    title, submission_file, log_file, advice = "Moon", "moon.json", "moon.log", "Ask the moon"
+    title, advice = "Moon", "Ask the moon"
     records: list[dict[str, Any] | None]
     point = event = ""
     attempts = 0
@@ -64,7 +64,7 @@ def attempt(
     folder: Path, *records: dict[str, Any] | None, point: str = "", event: str = "", token: str = "new"
 ) -> int:
     """Run a job with one node for each record; return its exit code."""
-    job = FakeJob(str(folder), token, len(records), ["true"])
+    job = FakeJob(str(folder), token, str(len(records)), "true")
     job.records, job.point, job.event = list(records), point, event
     return job.main()
 

@@ -18,6 +18,7 @@ from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.processes import processes_in
+from digits.runtime.executors.queued_run import MAX_STARTS
 from digits.runtime.executors.ray import job as ray_job
 from digits.runtime.executors.ray.executor import RayExecutor
 from tests.ray_server import ACTOR_DIED, START_TIMEOUT, Job, RayServer
@@ -63,8 +64,8 @@ def test_a_job_runs_as_it_does_locally(server: ClusterServer, ray: RayServer) ->
     assert server.wait_for_end(job) is Status.DONE
     assert server.output(job) == "rank 0 of 1  ''\n"
     (body,) = ray.bodies
-    comment = body["metadata"]["digits"].replace(":", "-").replace("/", "-")
-    assert body["submission_id"] == f"{comment}-1" and comment.endswith(f"-{job.id}-toy-1")
+    name = body["metadata"]["digits"]
+    assert body["submission_id"] == name.replace(":", "-").replace("/", "-") and f":{job.id}/toy:" in name
     assert (body["entrypoint_num_cpus"], body["entrypoint_memory"]) == (2, 100 * 2**20)
     assert "runtime_env" not in body  # which every user of Ray's dashboard sees
 
@@ -128,7 +129,7 @@ def test_a_job_that_ray_gives_up_after_waiting_is_submitted_again(
 def test_a_job_whose_node_is_lost_resumes_by_itself(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
     job = server.run("counts")
     server.wait(lambda: len(server.steps(job)) > 2)
     ray.kill(job_id(ray, job), **ACTOR_DIED)
@@ -153,14 +154,14 @@ def test_a_time_limit_interrupts_a_run_which_then_continues(
 def test_a_job_whose_processes_are_killed_resumes_by_itself(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
     kill_in_turn(server, ("-c", PROGRAM), ("-m", ray_job.__name__))
 
 
 def test_a_job_that_is_killed_resumes_while_ray_still_takes_it_for_running(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
     ray.delay = 6.0
     job = server.run("counts")
     server.wait(lambda: len(server.steps(job)) > 2)
@@ -173,7 +174,7 @@ def test_a_job_that_is_killed_resumes_while_ray_still_takes_it_for_running(
 def test_a_job_that_ray_fails_to_start_is_submitted_again(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
     ray.places = 0
     job = server.run("finishes")
     for count in (1, 2):
@@ -186,7 +187,7 @@ def test_a_job_that_ray_fails_to_start_is_submitted_again(
 def test_a_job_that_ray_can_never_start_fails(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.0)
     ray.places = 0
     job = server.run("finishes")
 
@@ -203,7 +204,7 @@ def test_an_answer_that_is_lost_does_not_end_a_job_that_starts_again(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it is unknown whether Ray has the new job, while it still lists the old one."""
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.5)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
     job = server.run("counts")
     server.wait(lambda: len(server.steps(job)) > 2)
     submit = ray._submit
@@ -239,7 +240,7 @@ def test_a_job_that_the_head_never_lists_is_lost(tmp_path: Path, ray: RayServer)
         job = server.run("hangs")
         assert server.wait_for_end(job) is Status.ERROR
         assert "The job is no longer in Ray's queue, and left no result." in message(job)
-        assert len(ray.bodies) == 2
+        assert len(ray.bodies) == MAX_STARTS
 
 
 def test_a_restarted_server_follows_its_jobs_while_ray_is_away(tmp_path: Path, ray: RayServer) -> None:

@@ -21,10 +21,8 @@ from digits.core.status import Status
 from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm import batch
-from digits.runtime.executors.slurm.executor import SlurmExecutor
+from digits.runtime.executors.slurm.executor import SlurmExecutor, command_environment, option_problem
 from digits.runtime.executors.slurm.nodes import parse_node
-from digits.runtime.executors.slurm.queue import command_environment
-from digits.runtime.executors.slurm.submission import option_problem
 from digits.runtime.executors.slurm.words import UNREACHABLE, reason_in_words
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
@@ -236,7 +234,7 @@ def test_a_job_beyond_the_limit_of_submitted_jobs_waits_at_the_server(
     tmp_path: Path, healthy: SlurmCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Limits per user need a database, so a script in place of `sbatch` refuses the second job as Slurm does."""
-    monkeypatch.setattr("digits.runtime.executors.slurm.executor.LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.LIMIT_SECONDS", 0.0)
     commands = tmp_path / "bin"
     commands.mkdir()
     script = commands / "sbatch"

@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
+from digits.runtime.executors.cluster import Unreachable
+from digits.runtime.executors.cluster_queue import QueuedJob
 from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE
-from digits.runtime.executors.queue_executor import Unreachable
-from digits.runtime.executors.slurm.executor import MAX_FAILED_STARTS, SlurmExecutor
-from digits.runtime.executors.slurm.queue import SlurmJob, parse
+from digits.runtime.executors.queued_run import MAX_STARTS
+from digits.runtime.executors.slurm.executor import SlurmExecutor, parse
+from digits.runtime.executors.submission import Submission
 from tests.runtime.executors.cluster_jobs import ClusterServer, message
 from tests.runtime.toy_jobs import ToyJob
 
@@ -68,7 +70,7 @@ class FakeSlurm:
 class FakeServer(ClusterServer):
     def __init__(self, folder: Path, slurm: FakeSlurm) -> None:
         self.slurm = SlurmExecutor(folder, list_seconds=0.05)
-        self.slurm._commands = self.slurm._queue._commands = slurm  # type: ignore[assignment]
+        self.slurm._commands = slurm  # type: ignore[assignment]
         super().__init__(folder, "slurm", self.slurm)
 
     def are_in_queue(self, jobs: list[ToyJob]) -> bool:
@@ -95,7 +97,7 @@ def slurm_name(job: ToyJob) -> str:
 
 @pytest.fixture
 def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    monkeypatch.setattr("digits.runtime.executors.slurm.executor.LIMIT_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.executors.queue_executor.LIMIT_SECONDS", 0.0)
     return FakeSlurm()
 
 
@@ -109,11 +111,11 @@ def server(tmp_path: Path, slurm: FakeSlurm, caplog: pytest.LogCaptureFixture) -
 def test_a_job_that_no_node_can_start_is_submitted_again_until_it_fails(
     server: FakeServer, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.0)
     slurm.state = "FAILED|JobLaunchFailure"
     job = server.run("hangs")
     server.wait(lambda: job.status is Status.ERROR)
-    assert slurm.submitted == 1 + MAX_FAILED_STARTS
+    assert slurm.submitted == MAX_STARTS
     assert "ended without a result: failed (JobLaunchFailure)" in message(job)
 
 
@@ -181,23 +183,28 @@ def test_a_restarted_server_finds_each_job(tmp_path: Path, slurm: FakeSlurm) -> 
 
 
 @pytest.mark.integration
-def test_a_run_whose_server_was_killed_during_its_submission_is_interrupted_by_its_time_limit(
-    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("has_reached_slurm", [False, True])
+def test_a_run_whose_server_was_killed_during_its_submission_runs_and_starts_again(
+    tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, has_reached_slurm: bool
 ) -> None:
-    """The killed server could not save that Slurm had accepted it."""
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.1)
+    """The killed server could not note whether Slurm had accepted it; its program may have begun since."""
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.1)
     slurm.state = "RUNNING|None"
     server = FakeServer(tmp_path / "jobs", slurm)
     job = server.run("hangs")
     server.wait(lambda: job.status is Status.RUN)
     server.stop()
-    file = job.folder / "toy" / "slurm.json"
-    submission = json.loads(file.read_text())
-    file.write_text(json.dumps({**submission, "is_accepted": False}))
-    attempt = {"token": submission["token"], "phase": "running"}
-    (job.folder / "toy" / ATTEMPT_FILE).write_text(json.dumps(attempt))
+    saved = json.loads((job.folder / "toy" / "slurm.json").read_text())
+    if has_reached_slurm:
+        attempt = {"token": saved["token"], "phase": "running"}
+        (job.folder / "toy" / ATTEMPT_FILE).write_text(json.dumps(attempt))
+    else:
+        slurm.lines.clear()
+        slurm.submitted = 0
     with FakeServer(tmp_path / "jobs", slurm) as server:
         found = server.store.get(job.id, ToyJob)
+        server.wait(lambda: slurm.submitted == 1)
+        server.wait(lambda: found.status is Status.RUN)
         wait_for_listings(server, 2)
         assert slurm.submitted == 1
         slurm.lines = {
@@ -205,6 +212,8 @@ def test_a_run_whose_server_was_killed_during_its_submission_is_interrupted_by_i
         }
         server.wait(lambda: slurm.submitted == 2 or not found.status.is_running)
         assert found.status.is_running, message(found)
+        again = json.loads((job.folder / "toy" / "slurm.json").read_text())
+        assert again["token"] == saved["token"] and again["attempt"] > saved["attempt"]
 
 
 @pytest.mark.integration
@@ -219,7 +228,7 @@ def test_jobs_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
         end(*jobs)
         server.wait(lambda: not any(job.status.is_running for job in jobs))
         others = {
-            "8": f"8|RUNNING|None|N/A|{server.slurm._mark}gone/toy:1",
+            "8": f"8|RUNNING|None|N/A|{server.slurm._mark}gone/toy:0:1",
             "9": "9|RUNNING|None|N/A|digits:another:job/toy:1",
             "11": "11|RUNNING|None|N/A|(null)",
         }
@@ -227,24 +236,29 @@ def test_jobs_that_have_ended_are_canceled_if_slurm_takes_them_for_running(
         wait_for_listings(server, 3)
         assert len(slurm.lines) == 6
 
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.1)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.1)
     with FakeServer(tmp_path / "jobs", slurm) as server:
         server.wait(lambda: slurm.lines == others)
 
 
-def test_a_job_that_another_program_has_submitted_again_is_not_canceled(
+def test_a_job_that_another_program_has_submitted_is_not_canceled(
     server: FakeServer, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.FILE_SECONDS", 0.0)
+    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.0)
     slurm.state = "RUNNING|None"
     job = server.run("hangs")
     server.wait(lambda: job.status is Status.RUN)
-    submission = job.folder / "toy" / "slurm.json"
-    submission.write_text(submission.read_text().replace('"token": "', '"token": "another '))
     end(job)
     assert server.wait_for_end(job)
+    server.wait(lambda: not slurm.lines)
+    # As `digits train` does with the next run.
+    file = job.folder / "toy" / "slurm.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "run": 2, "token": "new", "attempt": 1}))
+    name = server.slurm.name_of(job.folder / "toy", Submission(2, "new", job.request, attempt=1))
+    slurm.lines["7"] = f"7|RUNNING|None|N/A|{name}"
+    server.run("hangs")
     wait_for_listings(server, 3)
-    assert len(slurm.lines) == 1
+    assert "7" in slurm.lines
 
 
 @pytest.mark.integration
@@ -311,9 +325,9 @@ LISTED = """\
 def test_the_lines_of_squeue() -> None:
     job = "digits:8bea9506:20261126-174021-9b9299"
     assert [parse(line, "digits:8bea9506:") for line in LISTED.splitlines()] == [
-        SlurmJob(4, "PENDING", "Resources", 1827251752.0, f"{job}/train:1"),
-        SlurmJob(3, "PENDING", "Priority", None, f"{job}/evaluate:1"),
-        SlurmJob(2, "CANCELLED", "Resources", 1795715053.0, "(null)"),
+        QueuedJob("4", f"{job}/train:1", "pending", "pending (Resources)", "Resources", 1827251752.0),
+        QueuedJob("3", f"{job}/evaluate:1", "pending", "pending (Priority)", "Priority"),
+        QueuedJob("2", "(null)", "canceled", "cancelled (Resources)", "Resources", 1795715053.0),
     ]
     assert parse("slurm_load_jobs error: Unable to contact slurm controller", "digits:") is None
 
@@ -337,7 +351,7 @@ WORDS = st.text(st.characters(blacklist_characters="|", blacklist_categories=["C
 )
 def test_each_line_is_read(number: int, state: str, reason: str, start: int | None, comment: str) -> None:
     job = parse(f"{number}|{state}|{reason}|{'N/A' if start is None else start}|{comment}\n", "digits:")
-    assert job == SlurmJob(number, state, reason, start, comment)
+    assert job and (job.id, job.reason, job.start, job.name) == (str(number), reason, start, comment)
 
 
 @given(st.text())

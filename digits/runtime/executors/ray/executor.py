@@ -6,73 +6,56 @@ On the nodes, `digits.runtime.executors.ray.job` runs a task under the same supe
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
+import math
 import os
 import re
-import secrets
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import ClassVar, Unpack
+from typing import Any
+from urllib.parse import quote
 
-from digits.core import files
 from digits.core.job import DeviceRequest
-from digits.core.schema import JsonObject
 from digits.core.task import Failure
-from digits.runtime.executors import node_job
-from digits.runtime.executors.cluster import Finding, Node, Overview
+from digits.runtime.executors.cluster import Node, Overview, Unreachable
+from digits.runtime.executors.cluster_queue import QueuedJob, Refused, Status
 from digits.runtime.executors.commands import Commands
-from digits.runtime.executors.executor import Exit, Waiting
-from digits.runtime.executors.queue_executor import (
-    Listed,
-    Listing,
-    QueueExecutor,
-    QueueOptions,
-    Run,
-    Submission,
-    Unreachable,
-    save,
-)
+from digits.runtime.executors.executor import Waiting
+from digits.runtime.executors.queue_executor import QueueExecutor
 from digits.runtime.executors.ray import job as ray_job
-from digits.runtime.executors.ray.api import ATTEMPT, COMMENT, RayApi, RayJob, Refused
-from digits.runtime.executors.ray.check import check
-from digits.runtime.threads import in_thread
+from digits.runtime.executors.ray.api import RayApi, RayError
+from digits.runtime.executors.submission import Submission
 
 log = logging.getLogger(__name__)
 
-# A job that has waited longer than RAY_JOB_START_TIMEOUT_SECONDS, by default 15 minutes.
-START_TIMEOUT = "JOB_SUPERVISOR_ACTOR_START_TIMEOUT"
 MINUTE_SECONDS = 60.0
-# How often in a row a job is started again whose program has not begun.
-MAX_FAILED_STARTS = 3
 _MIB = 1024 * 1024
+# Ray's resources of a worker, and of the program of a job.
+_RESOURCES = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
+_STATUSES: dict[str, Status] = {
+    "PENDING": "pending",
+    "RUNNING": "running",
+    "STOPPED": "canceled",
+    # It has waited longer than RAY_JOB_START_TIMEOUT_SECONDS, by default 15 minutes.
+    "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": "expired",
+}
 
 
-class RaySubmission(Submission, kw_only=True):
-    """The ``body`` of the request that submits a run, its time limit, and the ``resources`` of each worker.
-
-    Ray's names of the resources are CPU and GPU (numbers), and memory (bytes).
-    """
-
-    FILE: ClassVar[str] = ray_job.SUBMISSION_FILE
-    SCRIPT: ClassVar[str] = "ray.sh"
-    LOG: ClassVar[str] = ray_job.LOG_FILE
-
-    body: JsonObject
-    resources: dict[str, float]
-    seconds: float | None = None
-
-
-class RayExecutor(QueueExecutor[RayJob]):
+class RayExecutor(QueueExecutor):
     """Runs tasks as jobs of the Ray cluster whose dashboard has this ``address``, such as ``http://127.0.0.1:8265``.
 
     ``token`` is that of a cluster with token authentication. ``python`` runs `digits.runtime.executors.ray.job` on the
-    nodes; for several workers, it needs the package of Ray. See `QueueExecutor` for the other arguments.
+    nodes; for several workers, it needs the package of Ray. See `QueueExecutor` for ``options``.
     """
 
     title = "Ray"
-    submissions = RaySubmission
+    setup_hint = (
+        "Start the cluster (ray start --head) with ray[default] on all nodes, which includes the agent that starts "
+        "jobs, and check the address and the token of the server."
+    )
     lost_hint = "The head node may have been started again, or the node cannot write to the jobs folder."
 
     def __init__(
@@ -82,22 +65,24 @@ class RayExecutor(QueueExecutor[RayJob]):
         *,
         token: str = "",
         python: str = sys.executable,
-        **options: Unpack[QueueOptions],
+        **options: Any,
     ) -> None:
         super().__init__(jobs_folder, **options)
         self._api = RayApi(address, token)
         self._python = python
 
-    # The cluster
-
     def overview(self) -> Overview:
-        return self._api.overview()
-
-    def check(self, folder: Path) -> Iterator[Finding]:
-        return check(self._api, folder, self._environment)
+        """Return the nodes. Those that were replaced by a newer one with the same name are left out."""
+        version = self._api.ask("version", dict[str, Any])["ray_version"]
+        data = self._api.ask("v0/nodes?detail=1&limit=10000", dict[str, Any])["data"]["result"]
+        nodes = sorted(data["result"], key=lambda node: node["state"] == "ALIVE")
+        status = self._api.ask("cluster_status", dict[str, Any])["data"].get("clusterStatus") or {}
+        usage = (status.get("loadMetricsReport") or {}).get("usageByNode") or {}
+        known = {node["node_name"]: _node(node, usage.get(node["node_id"]) or {}) for node in nodes}
+        return Overview(nodes=tuple(known[name] for name in sorted(known)), version=version)
 
     def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
-        compute = request.compute
+        compute, gpus = request.compute, request.gpus_per_worker
         fields = {"partition": compute.partition, "account": compute.account, "QoS": compute.qos}
         for name, value in {**fields, "additional options": compute.options}.items():
             if value:
@@ -106,105 +91,87 @@ class RayExecutor(QueueExecutor[RayJob]):
             hint = f"Install it, in the version of the cluster, for {self._python}, or use one worker."
             return Failure("Several workers need the package of Ray in the Python of DIGITS.", hint)
         try:
-            nodes = [node for node in self.overview().nodes if node.state != "dead"]
-        except (Unreachable, Refused):
+            fitting = [node for node in self.overview().nodes if node.state != "dead"]
+        except Unreachable:
             return None  # the job waits until Ray answers
-        return _too_large(nodes, request)
+        for name, what, needed in (
+            ("cpus", "cores", compute.cpus or 1),
+            ("gpus", "GPUs", gpus),
+            ("memory_mb", "MiB of memory", compute.memory_mb or 0),
+        ):
+            fitting = [node for node in fitting if (getattr(node, name) or 0) >= needed]
+            if not fitting:
+                return Failure(f"No node of the Ray cluster has {needed} {what}.", "Request less.")
+        if len(fitting) >= compute.workers:
+            return None
+        return Failure(
+            f"Nodes of the Ray cluster that have what one worker needs: {len(fitting)}. Workers: {compute.workers}.",
+            "Request fewer workers, or less for each.",
+        )
 
     # The scheduler
 
-    def _create(self, folder: Path, run: int, request: DeviceRequest) -> RaySubmission:
-        compute, token = request.compute, secrets.token_hex(8)
-        command = [self._python, "-P", "-m", ray_job.__name__, str(folder), token, str(compute.workers)]
-        prelude = [
-            f'[ "$1" = {token} ] || exit 0',  # the job of an earlier run, which Ray did not stop
-            f"exec >>{shlex.quote(str(folder / RaySubmission.LOG))} 2>&1",
+    def command(self, folder: Path, new: Submission) -> list[str]:
+        compute = new.request.compute
+        seconds = compute.minutes * MINUTE_SECONDS if compute.minutes else 0.0
+        arguments = [folder, new.token, compute.workers, seconds, json.dumps(_resources(new.request))]
+        return [self._python, "-P", "-m", ray_job.__name__, *map(str, arguments)]
+
+    def send(self, folder: Path, new: Submission) -> None:
+        name, compute = self.name_of(folder, new), new.request.compute
+        script, log_file = (shlex.quote(str(self.path(folder, ending))) for ending in ("sh", "log"))
+        steps = [
+            f"exec >>{log_file} 2>&1",
+            f"grep -q {new.token} {script} || exit 0",  # the job of an earlier run, which Ray did not stop
+            *(["unset OMP_NUM_THREADS"] if compute.cpus is None else []),  # which Ray sets to 1
+            f"exec /bin/sh {script}",
         ]
-        if compute.cpus is None:
-            prelude.append("unset OMP_NUM_THREADS")  # which Ray sets to 1
-        script = [*command, *self._program, str(folder)]
-        RaySubmission.write_script(folder, run, script, self._environment_of(request), prelude)
-        # A node asks for the contents of an existing file, but may remember for a minute that there was none.
-        files.write_bytes(folder / node_job.STOP_FILE, b"0")
-        resources = _resources(request)
-        submission = RaySubmission(
-            run=run,
-            token=token,
-            body=_body(folder, token, self._comment(folder, run), resources if compute.workers == 1 else {}),
-            resources=resources,
-            seconds=compute.minutes * MINUTE_SECONDS if compute.minutes else None,
-        )
-        submission.save(folder)
-        return submission
-
-    def _submit(self, run: Run[RayJob]) -> None:
-        submission = run.submission
-        assert isinstance(submission, RaySubmission)
-        submission.attempt += 1
-        in_thread(save, [run])  # first: Ray may accept it although no answer comes
-        id, attempt = f"{submission.body['submission_id']}-{submission.attempt}", str(submission.attempt)
-        metadata = {COMMENT: run.comment, ATTEMPT: attempt}
+        # The program of several workers runs on the head, and reserves their nodes.
+        resources = _resources(new.request) if compute.workers == 1 else {}
+        body = {
+            "entrypoint": "; ".join(steps),
+            "submission_id": re.sub(r"[:/]", "-", name),
+            "metadata": {"digits": name},
+            **{_RESOURCES[resource]: amount for resource, amount in resources.items()},
+        }
         try:
-            in_thread(self._api.submit, {**submission.body, "submission_id": id, "metadata": metadata})
-        except Unreachable as error:
-            self._postpone(f"Ray does not accept jobs: {error}")
-        except Refused as error:
-            run.is_unsure = False
-            hint = "The check of the compute target may show why."
-            run.state = Exit(failure=Failure(f"Ray refused the job: {error}", hint), seconds=0.0)
-        else:
-            self._accept([run])
-            run.wait("Ray has accepted it")
+            self._api.send("POST", "jobs/", body)
+        except RayError as error:
+            # The head passes requests on to an agent, and reports all of its errors as 500.
+            if error.status < 500 or "status code 400" in error.text:
+                hint = "The check of the compute target may show why."
+                raise Refused(f"Ray refused the job: {error}", hint) from error
+            raise
 
-    def _list_jobs(self) -> Listing[RayJob]:
-        try:
-            return self._api.list_jobs(self._mark)
-        except Refused as error:
-            raise Unreachable(str(error)) from error
+    def list_jobs(self) -> dict[str, QueuedJob]:
+        found = {}
+        for job in self._api.ask("jobs/", list[dict[str, Any]]):
+            name = (job["metadata"] or {}).get("digits", "")
+            if name.startswith(self._mark):
+                status = _STATUSES.get(job["error_type"] or job["status"], "failed")
+                words = (job["message"] or job["status"]).strip().partition("\n")[0][:500]
+                found[name] = QueuedJob(job["submission_id"], name, status, words)
+        return found
 
-    def _waiting(self, run: Run[RayJob], job: RayJob) -> Waiting:
-        is_full = "resources" in (job.message or "")
-        reason = "all suitable nodes are in use" if is_full else "Ray is starting it"
+    def waiting(self, job: QueuedJob, has_begun: bool) -> Waiting:
+        reason = "all suitable nodes are in use" if "resources" in job.words else "Ray is starting it"
         return Waiting(f"{reason} (Ray job {job.id})")
 
-    def _cancel(self, gently: Sequence[Listed[RayJob]], at_once: Sequence[Listed[RayJob]]) -> None:
-        for run, job in (*gently, *at_once):
-            # Ray does not stop a pending job. It has not begun, and will end at once because of the file.
-            if job.is_pending and run.stop_since is not None and self._listed_at >= run.stop_since:
-                run.state = Exit(stopped=True, seconds=0.0)
-        for _, job in at_once:
-            if not job.is_pending:
-                self._ask(self._api.stop, job)
+    def cancel(self, gently: Sequence[QueuedJob], at_once: Sequence[QueuedJob]) -> Collection[QueuedJob]:
+        # A running one looks for the file that asks it to stop: Ray would kill it after three seconds.
+        self.discard([job for job in at_once if not job.is_pending])
+        # Ray does not stop a pending job. It has not begun, and will end at once because of the file.
+        return [job for job in (*gently, *at_once) if job.is_pending]
 
-    def _discard(self, jobs: Sequence[RayJob]) -> None:
+    def discard(self, jobs: Sequence[QueuedJob]) -> None:
         for job in jobs:
-            self._ask(self._api.stop if job.is_active else self._api.delete, job)
-
-    def _is_interrupted(self, run: Run[RayJob], job: RayJob) -> bool:
-        return job.error_type == START_TIMEOUT or (run.has_begun and run.phase == "interrupted")
-
-    def _end_of(self, run: Run[RayJob], job: RayJob) -> Exit | None:
-        if job.status == "STOPPED":
-            return self._canceled()
-        if run.has_begun and job.error_type:  # its node was lost
-            return None
-        run.failed_starts += not run.has_begun
-        if not run.has_begun and run.failed_starts <= MAX_FAILED_STARTS:
-            return None
-        words = (job.message or job.status).strip().splitlines()
-        return Exit(
-            failure=Failure(
-                f"Ray job {job.id} ended without a result: {words[0][:500]}",
-                f"The end of {RaySubmission.LOG} in its folder may show why. The check of the compute target shows "
-                "whether the nodes share the jobs folder and Python.",
-            )
-        )
-
-    def _ask(self, request: Callable[[str], None], job: RayJob) -> None:
-        try:
-            in_thread(request, job.id)
-        except (Unreachable, Refused) as error:
-            log.warning("a request about Ray job %s failed: %s", job.id, error)
+            path = f"jobs/{quote(job.id, safe='')}"
+            try:
+                self._api.send(*(("POST", f"{path}/stop") if job.is_active else ("DELETE", path)))
+            except (
+                Unreachable
+            ) as error:  # also because it is gone; otherwise, the next listing contains it again
+                log.info("a request about Ray job %s failed: %s", job.id, error)
 
 
 def has_ray(python: str) -> bool:
@@ -215,44 +182,29 @@ def has_ray(python: str) -> bool:
     return Commands(os.environ).run(python, "-c", program)[0] == 0
 
 
-def _too_large(nodes: Sequence[Node], request: DeviceRequest) -> Failure | None:
-    """Return why ``nodes`` can never run ``request``, or None if they can."""
-    compute, gpus = request.compute, request.gpus_per_worker
-    needs: dict[str, Callable[[Node], bool]] = {
-        f"{compute.cpus or 1} cores": lambda node: node.cpus >= (compute.cpus or 1),
-        f"{gpus} GPUs": lambda node: node.gpus >= gpus,
-        f"{compute.memory_mb or 0} MiB of memory": lambda node: (
-            (node.memory_mb or 0) >= (compute.memory_mb or 0)
-        ),
+def _resources(request: DeviceRequest) -> dict[str, int]:
+    """Return what each worker needs, by Ray's names: numbers, and bytes of memory."""
+    compute = request.compute
+    needed = {
+        "CPU": compute.cpus or 1,
+        "GPU": request.gpus_per_worker,
+        "memory": (compute.memory_mb or 0) * _MIB,
     }
-    for what, has in needs.items():
-        if not any(map(has, nodes)):
-            return Failure(f"No node of the Ray cluster has {what}.", "Request less.")
-    fitting = sum(all(has(node) for has in needs.values()) for node in nodes)
-    if fitting >= compute.workers:
-        return None
-    return Failure(
-        f"Nodes of the Ray cluster that have what one worker needs: {fitting}. Workers: {compute.workers}.",
-        "Request fewer workers, or less for each.",
+    return {name: amount for name, amount in needed.items() if amount}
+
+
+def _node(node: dict[str, Any], usage: dict[str, Any]) -> Node:
+    """Return a node from the state API, with its ``usage`` from the status of the cluster."""
+    total = node.get("resources_total") or {}
+    cpus, gpus = (math.ceil((usage.get(name) or (0, 0))[0]) for name in ("CPU", "GPU"))
+    state = str(node["state"]).lower()
+    return Node(
+        name=str(node["node_name"]),
+        state=("in use" if cpus or gpus else "idle") if state == "alive" else state,
+        cpus=math.floor(total.get("CPU", 0)),
+        cpus_used=cpus,
+        gpus=math.floor(total.get("GPU", 0)),
+        gpus_used=gpus,
+        memory_mb=math.floor(total.get("memory", 0)) // _MIB,
+        reason=str(node.get("state_message") or ""),
     )
-
-
-def _resources(request: DeviceRequest) -> dict[str, float]:
-    """Return what each worker needs, by Ray's names."""
-    compute, gpus = request.compute, request.gpus_per_worker
-    needed = {"CPU": float(compute.cpus or 1)}
-    if gpus:
-        needed["GPU"] = float(gpus)
-    if compute.memory_mb:
-        needed["memory"] = float(compute.memory_mb * _MIB)
-    return needed
-
-
-def _body(folder: Path, token: str, comment: str, resources: Mapping[str, float]) -> JsonObject:
-    """Return the request for a job that runs the script in ``folder``, on the head node if without ``resources``."""
-    names = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
-    return {
-        "entrypoint": f"exec /bin/sh {shlex.quote(str(folder / RaySubmission.SCRIPT))} {token}",
-        "submission_id": re.sub(r"[:/]", "-", comment),
-        **{names[name]: int(amount) if name == "memory" else amount for name, amount in resources.items()},
-    }

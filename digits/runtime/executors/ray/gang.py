@@ -7,8 +7,8 @@ all nodes at the same time. On each, an actor starts a supervisor, which ends wi
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any, Self
 
 import ray
@@ -19,29 +19,19 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from digits.runtime import supervisor
 from digits.runtime.executors.node_job import NODE_VARIABLE
+from digits.runtime.executors.ray import rank
 
 # Ray's workers on the nodes cannot import this package.
-for _module in (sys.modules[__name__], supervisor):
+for _module in (sys.modules[__name__], rank, supervisor):
     cloudpickle.register_pickle_by_value(_module)
 
 
-class _Rank:
-    """The actor of one worker."""
+class _Rank(rank.Rank):
+    """The actor of one worker, which sees the GPUs that Ray has given to it."""
 
-    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
-        # Ray has set the GPUs of this actor.
+    def __init__(self, command: list[str], variables: Mapping[str, str]) -> None:
         gpus = os.environ.get("CUDA_VISIBLE_DEVICES", "") if ray.get_gpu_ids() else ""
-        own = {"CUDA_VISIBLE_DEVICES": gpus, supervisor.OWNER_VARIABLE: supervisor.owner_id(os.getpid())}
-        null = subprocess.DEVNULL
-        self._process = subprocess.Popen(
-            command, env={**environment, **own}, stdin=null, stdout=null, stderr=null, start_new_session=True
-        )
-
-    def wait(self) -> int:
-        return self._process.wait()
-
-    def stop(self) -> None:
-        self._process.terminate()
+        super().__init__(command, {**variables, "CUDA_VISIBLE_DEVICES": gpus})
 
 
 class Gang:
@@ -51,9 +41,18 @@ class Gang:
 
     def __init__(self, workers: int, resources: dict[str, float]) -> None:
         ray.init(log_to_driver=False)
-        self._resources = resources
         self._group = placement_group([resources] * workers, strategy="STRICT_SPREAD")
-        self._workers = workers
+        actor = ray.remote(_Rank)
+        self._actors = [
+            actor.options(
+                num_cpus=resources["CPU"],
+                num_gpus=resources.get("GPU", 0),
+                memory=resources.get("memory"),
+                max_concurrency=2,  # for `stop` during `wait`
+                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, node),
+            )
+            for node in range(workers)
+        ]
         self._ranks: list[Any] = []
         self._left: list[Any] = []
 
@@ -70,17 +69,9 @@ class Gang:
 
     def start(self, command: list[str]) -> None:
         """Start ``command`` on each node."""
-        actor = ray.remote(_Rank)
-        for node in range(self._workers):
-            options = actor.options(
-                num_cpus=self._resources.get("CPU", 0),
-                num_gpus=self._resources.get("GPU", 0),
-                memory=self._resources.get("memory"),
-                max_concurrency=2,  # for `stop` during `wait`
-                scheduling_strategy=PlacementGroupSchedulingStrategy(self._group, node),
-            )
-            self._ranks.append(options.remote(command, {**os.environ, NODE_VARIABLE: str(node)}))
-        self._left = [rank.wait.remote() for rank in self._ranks]
+        for node, actor in enumerate(self._actors):
+            self._ranks.append(actor.remote(command, {**os.environ, NODE_VARIABLE: str(node)}))
+        self._left = [one.wait.remote() for one in self._ranks]
 
     def have_ended(self, seconds: float) -> bool:
         ended, self._left = ray.wait(self._left, timeout=seconds)
@@ -92,5 +83,5 @@ class Gang:
         return not self._left
 
     def stop(self) -> None:
-        for rank in self._ranks:
-            rank.stop.remote()
+        for one in self._ranks:
+            one.stop.remote()

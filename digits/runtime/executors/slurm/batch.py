@@ -16,9 +16,6 @@ import time
 
 from digits.runtime.executors.node_job import NodeJob, Record, say
 
-# What Slurm and its commands print, for users.
-LOG_FILE = "slurm.log"
-SUBMISSION_FILE = "slurm.json"
 # Slurm has this long to end a job that is queued again, or to answer that request.
 REQUEUE_SECONDS = 600.0
 RETRY_SECONDS = 2.0
@@ -31,8 +28,6 @@ class Job(NodeJob):
     """One attempt of a run as a Slurm job."""
 
     title = "Slurm"
-    submission_file = SUBMISSION_FILE
-    log_file = LOG_FILE
     advice = "Request a longer time limit, or a partition without preemption"
 
     def nodes(self) -> str:
@@ -86,13 +81,7 @@ def scontrol(*arguments: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-def main(arguments: list[str]) -> int:
-    """Run the job that the arguments describe; return its exit code."""
+if __name__ == "__main__":
     # Slurm signals the supervisors as well, which stop the task; this program records how it ended.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    folder, token, workers, *program = arguments
-    return Job(folder, token, int(workers), program).main()
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(Job(*sys.argv[1:]).main())

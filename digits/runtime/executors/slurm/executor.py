@@ -5,200 +5,242 @@ On the nodes, `digits.runtime.executors.slurm.batch` runs a task under the same 
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import re
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Unpack
 
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
-from digits.runtime.executors.cluster import Finding, Overview
-from digits.runtime.executors.commands import CommandFailed, CommandNotFound, Commands
-from digits.runtime.executors.executor import Exit, Waiting
-from digits.runtime.executors.queue_executor import (
-    Listed,
-    Listing,
-    QueueExecutor,
-    QueueOptions,
-    Run,
-    Unreachable,
-)
-from digits.runtime.executors.slurm import batch, nodes
-from digits.runtime.executors.slurm.check import check
-from digits.runtime.executors.slurm.queue import Queue, SlurmJob, command_environment
-from digits.runtime.executors.slurm.submission import (
-    SlurmSubmission,
-    option_problem,
-    options,
-    own_arguments,
-)
-from digits.runtime.executors.slurm.words import (
-    LIMIT,
-    SUBMIT_LIMIT,
-    UNREACHABLE,
-    message_of,
-    reason_in_words,
-    remedy,
-)
-from digits.runtime.threads import in_thread
+from digits.runtime.executors.cluster import Overview, Unreachable
+from digits.runtime.executors.cluster_queue import LimitReached, QueuedJob, Refused, Status
+from digits.runtime.executors.commands import CommandNotFound, Commands
+from digits.runtime.executors.executor import Waiting
+from digits.runtime.executors.queue_executor import QueueExecutor
+from digits.runtime.executors.slurm import batch, words
+from digits.runtime.executors.slurm.nodes import overview
+from digits.runtime.executors.submission import Submission
 
-log = logging.getLogger(__name__)
-
-# A submission that a limit refuses is repeated after this time.
-LIMIT_SECONDS = 15.0
 # Slurm expects a start after a year if it cannot know, as behind a job without a time limit.
 MAX_WAIT_SECONDS = 300 * 86400.0
-# How often in a row a job is started again that a node could not start.
-MAX_FAILED_STARTS = 5
+# How often Slurm is asked to start a job again that a node could not start.
+MAX_RELEASES = 5
+# Time between the warning before the time limit and the limit, in seconds. Slurm checks every 30 s.
+WARNING_SECONDS = 120
+# Options of `sbatch` that DIGITS sets itself. It follows jobs on one cluster only.
+RESERVED_OPTIONS = frozenset(
+    "array batch chdir clusters comment error export export-file get-user-env help input job-name nodes no-requeue "
+    "ntasks ntasks-per-node open-mode output parsable quiet requeue signal tasks-per-node test-only uid gid usage "
+    "version wait wait-all-nodes workdir wrap".split()
+)
+# Options without a value, or with one that may be left out. Any other one would take the next argument as its value.
+FLAGS = frozenset(
+    "contiguous exclusive hold ignore-pbs nice no-kill overcommit oversubscribe propagate reboot share spread-job "
+    "stepmgr use-min-nodes verbose".split()
+)
+# Of `squeue`: id, state, reason, expected start and comment.
+_FORMAT = "%i|%T|%r|%S|%k"
+_PENDING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "SUSPENDED")
+_FAILED = (
+    "BOOT_FAIL", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "PREEMPTED", "REVOKED", "TIMEOUT"
+)  # fmt: skip
+_STATUSES: dict[str, Status] = {
+    **dict.fromkeys(_PENDING, "pending"),
+    **dict.fromkeys(_FAILED, "failed"),
+    "COMPLETING": "ending",  # also if it is queued again
+    "CANCELLED": "canceled",
+    "OUT_OF_MEMORY": "out of memory",
+}
 
 
-class SlurmExecutor(QueueExecutor[SlurmJob]):
+class SlurmExecutor(QueueExecutor):
     """Runs tasks as jobs of Slurm. See `QueueExecutor` for the arguments."""
 
     title = "Slurm"
-    submissions = SlurmSubmission
+    setup_hint = (
+        "Start the controller (slurmctld), and install Slurm's commands and its slurm.conf on this machine."
+    )
     lost_hint = "The controller may have lost its state, or the node cannot write to the jobs folder."
 
-    def __init__(self, jobs_folder: Path, **options: Unpack[QueueOptions]) -> None:
-        super().__init__(jobs_folder, **options)
-        self._commands = Commands(command_environment(self._variables))
-        self._queue = Queue(self._commands, self._mark)
+    _active = 0  # jobs of this user in the latest listing
+
+    @cached_property
+    def _commands(self) -> Commands:
+        return Commands(command_environment(self._variables))
+
+    @cached_property
+    def _releases(self) -> Counter[str]:
+        return Counter()
 
     def close(self) -> None:
         super().close()
         self._commands.close()
 
-    # The cluster
-
     def overview(self) -> Overview:
-        return nodes.overview(self._commands)
-
-    def check(self, folder: Path) -> Iterator[Finding]:
-        return check(self._commands, folder, self._environment)
+        return overview(self._ask)
 
     def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
         if problem := option_problem(request.compute.options):
             return Failure(*problem)
+        # With --test-only, `sbatch` also fails for a job that has to wait, as for a drained node. So submit one then,
+        # which does nothing.
+        probe = ("--begin=now+10minutes", "--job-name=digits-check", "--output=/dev/null", "--wrap=:")
         try:
-            return self._refusal(request)
+            if self._commands.run("sbatch", "--test-only", *options(request), "--wrap=:")[0] == 0:
+                return None
+            self._commands.run("scancel", self._sbatch(request, *probe))
+            nodes, workers = len(self.overview().nodes), request.compute.workers
         except CommandNotFound as error:
             return Failure(f"Slurm does not answer: {error}.", "Install it, or run the job on this machine.")
-        except (CommandFailed, Unreachable):
-            return None  # the job waits until Slurm answers
-
-    def _refusal(self, request: DeviceRequest) -> Failure | None:
-        code, _ = self._commands.run("sbatch", "--test-only", *options(request), "--wrap=:")
-        if code == 0:
-            return None
-        # That also fails for a job that has to wait, as for a drained node. So submit one, which does nothing.
-        probe = ("--begin=now+10minutes", "--job-name=digits-check", "--output=/dev/null", "--wrap=:")
-        code, text = self._commands.run("sbatch", "--parsable", *options(request), *probe)
-        if code != 0:
-            # A job beyond the limit of submitted jobs waits, and so does one for a controller that is away.
-            waits = SUBMIT_LIMIT.search(text) or UNREACHABLE.search(text)
-            return None if waits else self._refused(text)
-        self._commands.run("scancel", text.strip().rpartition("\n")[2].partition(";")[0])
-        nodes, workers = len(self.overview().nodes), request.compute.workers
-        if workers <= nodes:
-            return None
-        return Failure(
-            f"The cluster has {nodes} nodes, and {workers} workers need one each.", "Request fewer workers."
-        )
-
-    def _refused(self, text: str) -> Failure:
-        """Return the failure of a job that `sbatch` refused with this ``text``."""
-        message = message_of(text)
-        hint = remedy(message, lambda: self.overview().partitions)
-        return Failure(f"Slurm refused the job: {message}", hint)
+        except Refused as refused:
+            return refused.failure
+        except (Unreachable, LimitReached):
+            return None  # the job waits
+        message = f"The cluster has {nodes} nodes, and {workers} workers need one each."
+        return Failure(message, "Request fewer workers.") if workers > nodes else None
 
     # The scheduler
 
-    def _create(self, folder: Path, run: int, request: DeviceRequest) -> SlurmSubmission:
-        return SlurmSubmission.create(folder, run, request, self._program, self._environment_of(request))
+    def command(self, folder: Path, new: Submission) -> list[str]:
+        arguments = [str(folder), new.token, str(new.request.compute.workers)]
+        return [sys.executable, "-P", "-S", "-m", batch.__name__, *arguments]
 
-    def _submit(self, run: Run[SlurmJob]) -> None:
-        submission = run.submission
-        assert isinstance(submission, SlurmSubmission)
-        arguments = [*submission.arguments, *own_arguments(run.folder, run.comment)]
-        try:
-            code, text = self._run_command("sbatch", "--parsable", *arguments)
-        except CommandFailed as error:
-            self._postpone(f"Slurm does not accept jobs: {error}")
-            return
-        if code == 0:
-            self._accept([run])
-            run.wait("Slurm has accepted it")
-            return
-        if UNREACHABLE.search(text):
-            self._postpone("Slurm's controller does not answer")
-            return
-        run.is_unsure = False
-        if SUBMIT_LIMIT.search(text) or (LIMIT.search(text) and self._has_others()):
-            reason = f"your limit of submitted jobs at Slurm is reached ({message_of(text)})"
-            self._postpone(reason, LIMIT_SECONDS)
-        else:
-            run.state = Exit(failure=in_thread(self._refused, text), seconds=0.0)
-
-    def _has_others(self) -> bool:
-        """Whether this user has other jobs, the end of which may permit more."""
-        return bool(self._others) or any(run.submission.is_accepted for run in self._runs.values())
-
-    def _list_jobs(self) -> Listing[SlurmJob]:
-        return self._queue.list_jobs()
-
-    def _waiting(self, run: Run[SlurmJob], job: SlurmJob) -> Waiting:
-        if _may_start_again(run, job):
-            with contextlib.suppress(CommandFailed):
-                self._run_command("scontrol", "release", str(job.id))
-        is_known = job.start is not None and job.start < time.time() + MAX_WAIT_SECONDS
-        reason = reason_in_words(job.reason, str(job.id), has_begun=bool(run.phase))
-        return Waiting(reason, job.start if is_known else None)
-
-    def _cancel(self, gently: Sequence[Listed[SlurmJob]], at_once: Sequence[Listed[SlurmJob]]) -> None:
-        killed = [str(job.id) for _, job in at_once if not job.is_pending]
-        pending = [str(job.id) for _, job in (*gently, *at_once) if job.is_pending]
-        if pending or killed:
-            self._scancel(*pending, *killed)
-        if killed:
-            self._scancel("--signal=KILL", "--full", *killed)
-        # Without a signal, Slurm would kill a task that needs longer to save its state.
-        if stopped := [str(job.id) for _, job in gently if not job.is_pending]:
-            self._scancel("--signal=TERM", *stopped)
-
-    def _discard(self, jobs: Sequence[SlurmJob]) -> None:
-        if active := [str(job.id) for job in jobs if job.is_active]:
-            self._scancel(*active)
-
-    def _end_of(self, run: Run[SlurmJob], job: SlurmJob) -> Exit | None:
-        if job.state == "CANCELLED":
-            return self._canceled()
-        if job.state == "OUT_OF_MEMORY":
-            return Exit(out_of_memory=True)
-        if run.has_begun or _may_start_again(run, job):  # its program was killed, or was never started
-            return None
-        state = job.state.lower().replace("_", " ")
-        state += f" ({job.reason})" if job.reason != "None" else ""
-        return Exit(
-            failure=Failure(
-                f"Slurm job {job.id} ended without a result: {state}.",
-                f"The end of {batch.LOG_FILE} in its folder may show why. The check of the compute target shows "
-                "whether the nodes share the jobs folder and Python.",
-            )
+    def send(self, folder: Path, new: Submission) -> None:
+        log_file = str(self.path(folder, "log")).replace("%", "%%")
+        self._sbatch(
+            new.request,
+            f"--job-name=digits-{folder.parent.name}-{folder.name}",
+            f"--comment={self.name_of(folder, new)}",
+            f"--chdir={folder}",
+            f"--output={log_file}",
+            str(self.path(folder, "sh")),
         )
 
-    def _run_command(self, *command: str) -> tuple[int, str]:
-        return in_thread(self._commands.run, *command)
+    def list_jobs(self) -> dict[str, QueuedJob]:
+        text = self._ask("squeue", "--me", "--noheader", "--states=all", f"--format={_FORMAT}")
+        jobs = [job for line in text.splitlines() if (job := parse(line, self._mark))]
+        self._active = sum(job.is_active for job in jobs)
+        ours = [job for job in jobs if job.name.startswith(self._mark)]
+        for job in ours:
+            is_held = job.is_pending and job.reason.replace("_", " ") in words.LAUNCH_FAILURES
+            if is_held and self._releases[job.id] < MAX_RELEASES:
+                self._releases[job.id] += 1
+                self._commands.run("scontrol", "release", job.id)
+        # Ids begin at 1 again when the controller has lost its state.
+        return {job.name: job for job in sorted(ours, key=lambda job: (job.is_active, int(job.id)))}
 
-    def _scancel(self, *arguments: str) -> None:
-        try:
-            self._run_command("scancel", *arguments)
-        except CommandFailed as error:
-            log.warning("scancel %s failed: %s", " ".join(arguments), error)
+    def waiting(self, job: QueuedJob, has_begun: bool) -> Waiting:
+        is_known = job.start is not None and job.start < time.time() + MAX_WAIT_SECONDS
+        reason = words.reason_in_words(job.reason, job.id, has_begun=has_begun)
+        return Waiting(reason, job.start if is_known else None)
+
+    def cancel(self, gently: Sequence[QueuedJob], at_once: Sequence[QueuedJob]) -> Collection[QueuedJob]:
+        killed = [job.id for job in at_once if not job.is_pending]
+        if killed or any(job.is_pending for job in gently):
+            self._commands.run("scancel", *(job.id for job in (*gently, *at_once) if job.is_pending), *killed)
+        if killed:
+            self._commands.run("scancel", "--signal=KILL", "--full", *killed)
+        # Without a signal, Slurm would kill a task that needs longer to save its state.
+        if stopped := [job.id for job in gently if not job.is_pending]:
+            self._commands.run("scancel", "--signal=TERM", *stopped)
+        return ()
+
+    def discard(self, jobs: Sequence[QueuedJob]) -> None:
+        if active := [job.id for job in jobs if job.is_active]:
+            self._commands.run("scancel", *active)
+
+    # Commands
+
+    def _ask(self, *command: str) -> str:
+        """Return what a command of Slurm prints; raises Unreachable if it fails."""
+        code, text = self._commands.run(*command)
+        if code != 0:
+            raise Unreachable(words.message_of(text))
+        return text
+
+    def _sbatch(self, request: DeviceRequest, *arguments: str) -> str:
+        """Submit a job and return its id; raises Unreachable, LimitReached or Refused."""
+        code, text = self._commands.run("sbatch", "--parsable", *options(request), *arguments)
+        if code == 0:
+            return text.strip().rpartition("\n")[2].partition(";")[0]
+        message = words.message_of(text)
+        if words.UNREACHABLE.search(text):
+            raise Unreachable(message)
+        # The end of other jobs may permit more.
+        if words.SUBMIT_LIMIT.search(text) or (words.LIMIT.search(text) and self._active):
+            raise LimitReached(f"your limit of submitted jobs at Slurm is reached ({message})")
+        hint = words.remedy(message, lambda: self.overview().partitions)
+        raise Refused(f"Slurm refused the job: {message}", hint)
 
 
-def _may_start_again(run: Run[SlurmJob], job: SlurmJob) -> bool:
-    """Count a failure of a node to start the program; return whether to try again."""
-    run.failed_starts += job.failed_to_launch
-    return job.failed_to_launch and run.failed_starts <= MAX_FAILED_STARTS
+def options(request: DeviceRequest) -> list[str]:
+    """Return the options of `sbatch` for a task, except those for its folder."""
+    compute, gpus = request.compute, request.gpus_per_worker
+    warning = min(WARNING_SECONDS, compute.minutes * 20) if compute.minutes else WARNING_SECONDS
+    chosen = {
+        "partition": compute.partition,
+        "account": compute.account,
+        "qos": compute.qos,
+        "time": compute.minutes,
+        "cpus-per-task": compute.cpus,
+        "mem": f"{compute.memory_mb}M" if compute.memory_mb else "",
+        "gres": f"gpu:{gpus}" if gpus else "",
+    }
+    return [
+        "--open-mode=append",
+        "--export=NIL",  # NONE would run a login shell on the node
+        "--requeue",
+        # To the tasks, not to the script: they save their state, and the script queues the job again.
+        f"--signal=TERM@{warning}",
+        f"--nodes={compute.workers}",
+        f"--ntasks={compute.workers}",
+        "--ntasks-per-node=1",
+        *(f"--{name}={value}" for name, value in chosen.items() if value),
+        *compute.options,
+    ]
+
+
+def option_problem(given: Sequence[str]) -> tuple[str, str] | None:
+    """Return what is wrong with one of the options of `sbatch` in ``given``, and a remedy; None if nothing is.
+
+    As `sbatch` does, take the beginning of a name for the name: no other option has one that begins a reserved one.
+    """
+    for option in given:
+        name, _, value = option[2:].partition("=")
+        meant = next((full for full in sorted(RESERVED_OPTIONS) if full.startswith(name)), None)
+        if meant:
+            short = f"--{name} is short for --{meant}, which DIGITS sets itself."
+            message = f"DIGITS sets --{name} itself." if name in RESERVED_OPTIONS else short
+            return message, "Remove it from the additional options."
+        if not value and name not in FLAGS:
+            return f"--{name} needs a value, as in --{name}=VALUE.", "Correct the additional options."
+    return None
+
+
+def parse(line: str, mark: str) -> QueuedJob | None:
+    """Return the job in a ``line`` of `squeue`, or None if it contains none.
+
+    Raises Unreachable for a line with a comment that begins with ``mark`` but no id of a single job.
+    """
+    fields = line.strip().split("|", 4)
+    if len(fields) < 5 or not re.fullmatch(r"\d+", fields[0], re.ASCII):
+        if len(fields) == 5 and fields[4].startswith(mark):
+            raise Unreachable(f"squeue printed a line that cannot be read: {line.strip()[:200]}")
+        return None
+    id, state, reason, when, name = fields
+    words = state.lower().replace("_", " ") + (f" ({reason})" if reason != "None" else "")
+    start = float(when) if when.isdecimal() else None
+    return QueuedJob(id, name, _STATUSES.get(state, "running"), words, reason, start)
+
+
+def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return ``variables`` without those that change what Slurm's commands do or print."""
+    kept = {
+        name: value
+        for name, value in variables.items()
+        if not re.match(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SALLOC|SRUN|SLURM)_", name) or name == "SLURM_CONF"
+    }
+    return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from digits.runtime.executors.cluster import Node, Overview
-from digits.runtime.executors.commands import Commands
-from digits.runtime.executors.queue_executor import Unreachable
-from digits.runtime.executors.slurm.queue import ask
+from digits.runtime.executors.cluster import Node, Overview, Unreachable
 
 
-def overview(commands: Commands) -> Overview:
-    """Return the nodes and partitions; raises Unreachable."""
+def overview(ask: Callable[..., str]) -> Overview:
+    """Return the nodes and partitions, with ``ask`` to call commands; raises Unreachable."""
     try:
-        nodes = ask(commands, "scontrol", "--oneliner", "--detail", "show", "node")
-        partitions = ask(commands, "sinfo", "--noheader", "--format=%P")
+        nodes = ask("scontrol", "--oneliner", "--detail", "show", "node")
+        partitions = ask("sinfo", "--noheader", "--format=%P")
     except Unreachable as error:
         raise Unreachable(f"Slurm does not answer: {error}.") from error
     names = [line.strip() for line in partitions.splitlines() if line.strip()]

@@ -58,6 +58,17 @@ _REASONS = {
 }
 
 
+# By what the message of `sbatch` contains.
+_REMEDIES = {
+    "account": "Enter an account that you may use, or leave it empty for your default account.",
+    "qos": "Enter a quality of service (QoS) that you may use, or leave it empty.",
+    "time limit": "Enter a shorter time limit, or choose another partition.",
+    "node configuration|more processors|node count|gres": "Request fewer cores, GPUs, workers or less memory, "
+    "or choose another partition.",
+    "option": "Correct the additional options of sbatch.",
+}
+
+
 def reason_in_words(reason: str, job_id: str, *, has_begun: bool = False) -> str:
     """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints.
 
@@ -83,22 +94,8 @@ def remedy(message: str, partitions: Callable[[], Sequence[str]]) -> str:
         except OSError:
             names = ""
         return f"Choose one of the partitions {names}." if names else "Choose another partition."
-    if "account" in lowered:
-        return "Enter an account that you may use, or leave it empty for your default account."
-    if "qos" in lowered:
-        return "Enter a quality of service (QoS) that you may use, or leave it empty."
-    if "time limit" in lowered:
-        return "Enter a shorter time limit, or choose another partition."
-    if (
-        "node configuration" in lowered
-        or "more processors" in lowered
-        or "node count" in lowered
-        or "gres" in lowered
-    ):
-        return "Request fewer cores, GPUs, workers or less memory, or choose another partition."
-    if "option" in lowered:
-        return "Correct the additional options of sbatch."
-    return "Change the compute settings, or ask the administrators of the cluster."
+    hints = (hint for pattern, hint in _REMEDIES.items() if re.search(pattern, lowered))
+    return next(hints, "Change the compute settings, or ask the administrators of the cluster.")
 
 
 def message_of(text: str) -> str:
