@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import flask
 import gevent
 import psutil
 import pytest
@@ -116,6 +117,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def run_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A folder shared by all processes of this test run."""
     return once.run_folder(tmp_path_factory, worker_id)
+
+
+@pytest.fixture
+def no_process_remains() -> Iterator[None]:
+    before = psutil.Process().children()
+    yield
+    assert [child for child in psutil.Process().children() if child not in before] == []
+
+
+@pytest.fixture(scope="module")
+def request_in_progress() -> Iterator[None]:
+    app = flask.Flask(__name__)
+    app.secret_key = "for tests"
+    with app.test_request_context(method="POST"):
+        yield
 
 
 @pytest.fixture

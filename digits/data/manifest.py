@@ -19,7 +19,7 @@ from digits.core.files import read_json, remove_partial_writes, remove_tree, syn
 from digits.core.schema import Count, Integer
 from digits.core.splits import SPLITS
 from digits.data.targets.forms import form_of
-from digits.data.targets.target import Target
+from digits.data.targets.target import DatasetFit, Target, UnfitDataset
 
 FILE_NAME = "dataset.json"
 LABELS_FILE = "labels.txt"
@@ -125,6 +125,21 @@ class Manifest(Struct, kw_only=True):
         named = {name: split.hashes for name, split in self.splits.items()}
         return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
 
+    def fit(self, other: Manifest, *, takes_image: bool) -> DatasetFit:
+        """Return how a model that was trained on this dataset predicts the records of ``other``.
+
+        Classes, labels and numbers are mapped by name. Images are resized if the kind ``takes_image``, rather than
+        two, a text or an array. Raises UnfitDataset.
+        """
+        if self.kind != other.kind:
+            raise UnfitDataset("it is of a different kind")
+        if (self.shape, self.dtype) != (other.shape, other.dtype):
+            is_image = takes_image and self.dtype == other.dtype == "uint8"
+            if not is_image or not {self.channels, other.channels} <= {self.channels, 1, 3}:
+                shapes = ("×".join(map(str, each.shape)) for each in (other, self))
+                raise UnfitDataset("its records have the shape {}, but the model expects {}".format(*shapes))
+        return self.target.fit(other.target)
+
     def save(self, job_folder: Path) -> None:
         """Write the manifest, after making the names of the files it describes durable."""
         sync_folder(job_folder)
@@ -161,7 +176,6 @@ def remove_products(job_folder: Path) -> None:
         remove_tree(job_folder / name, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index", "names", "classes"):
-            for path in job_folder.glob(f"{split}-*-of-*.{ending}"):
-                path.unlink(missing_ok=True)
-            for path in job_folder.glob(f".{split}-*-of-*.{ending}.tmp"):
-                path.unlink(missing_ok=True)
+            for pattern in (f"{split}-*-of-*.{ending}", f".{split}-*-of-*.{ending}.tmp"):
+                for path in job_folder.glob(pattern):
+                    path.unlink(missing_ok=True)

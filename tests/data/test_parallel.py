@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,12 +18,7 @@ from digits.data import parallel
 from digits.data.parallel import ProcessDied, Send
 from tests.waiting import has_ended, wait_until
 
-
-@pytest.fixture(autouse=True)
-def no_process_remains() -> Iterator[None]:
-    before = psutil.Process().children()
-    yield
-    assert [child for child in psutil.Process().children() if child not in before] == []
+pytestmark = pytest.mark.usefixtures("no_process_remains")
 
 
 def double(piece: int, send: Send) -> None:

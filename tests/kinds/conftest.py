@@ -1,20 +1,11 @@
-"""Requests for forms, and programs that compute with TensorFlow."""
+"""Programs that compute with TensorFlow."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import flask
 import pytest
-
-
-@pytest.fixture
-def request_in_progress() -> Iterator[None]:
-    app = flask.Flask(__name__)
-    app.secret_key = "for tests"
-    with app.test_request_context(method="POST"):
-        yield
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from digits.core.snapshot_list import Snapshot
 from digits.core.splits import SPLIT_TITLES, SPLITS, Split
 from digits.core.status import Status
 from digits.data.manifest import Manifest
-from digits.data.models import dataset_fit
 from digits.data.models.embedding_map import EmbeddingMap
 from digits.data.models.evaluation import Evaluation, name_of
 from digits.data.targets.target import DatasetFit, UnfitDataset
@@ -129,7 +128,7 @@ def _reason(manifest: Manifest, other: Manifest) -> str:
 def _fit(manifest: Manifest, other: Manifest) -> DatasetFit:
     """Return how the records of ``other`` map to those of ``manifest``, that of a model; raises UnfitDataset."""
     views = views_of(kind_named(manifest.kind))
-    return dataset_fit.fit(manifest, other, takes_image=views.takes_image and not views.has_input)
+    return manifest.fit(other, takes_image=views.takes_image and not views.has_input)
 
 
 def _manifest(dataset: DatasetJob) -> Manifest:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-import flask
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -31,15 +29,7 @@ from digits.kinds.forms.dataset import CHANNELS, ENCODINGS, RESIZE_MODES
 from digits.kinds.forms.fields import Between, bindings_of
 from digits.web.models.form import POLICY_CHOICES, ModelForm
 
-
-@pytest.fixture(autouse=True, scope="module")
-def request_in_progress() -> Iterator[None]:
-    app = flask.Flask(__name__)
-    app.secret_key = "for tests"
-    with app.test_request_context(method="POST"):
-        yield
-
-
+pytestmark = pytest.mark.usefixtures("request_in_progress")
 BINDINGS = bindings_of(ModelForm)
 # These fields check the limits in their own ways.
 LIMITED = {name for name, binding in BINDINGS.items() if binding.limits.high is not None} - {

@@ -7,14 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.data.models.dataset_fit import fit
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.mask import Mask
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
-from tests.data.models.test_dataset_fit import dataset
+from tests.data.test_dataset_fit import dataset
 
 OWN = ["cat", "dog", "owl"]
 
@@ -25,7 +24,7 @@ def adapted(own: Target, other: Target, images: np.ndarray, y: np.ndarray) -> tu
 
     height, width, channels = images.shape[1:]
     model, manifest = dataset(own), dataset(other, width=width, height=height, channels=channels)
-    adaptation = Adaptation(model, manifest, fit(model, manifest, takes_image=True))
+    adaptation = Adaptation(model, manifest, model.fit(manifest, takes_image=True))
     return np.asarray(adaptation.images(images)), np.asarray(adaptation.targets(y))
 
 

@@ -15,7 +15,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,16 +38,9 @@ from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_process_remains")]
 
 COLOURS = {"red_cars": (200, 30, 30), "green": (30, 200, 30), "blue": (30, 30, 200)}
-
-
-@pytest.fixture(autouse=True)
-def no_process_remains() -> Iterator[None]:
-    before = psutil.Process().children()
-    yield
-    assert [child for child in psutil.Process().children() if child not in before] == []
 
 
 @pytest.fixture

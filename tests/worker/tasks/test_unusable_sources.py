@@ -7,10 +7,9 @@ import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-import psutil
 import pytest
 
 from digits.core import events
@@ -20,7 +19,7 @@ from digits.worker.failure import UserFault
 from digits.worker.tasks import create_dataset
 from tests.kinds import small_sources
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_process_remains")]
 
 
 def _huge(side: int) -> bytes:
@@ -73,13 +72,6 @@ SPECIAL: dict[str, Callable[[Path], None]] = {
     "FIFO": _fifo,
     "folder": _folder,
 }
-
-
-@pytest.fixture(autouse=True)
-def no_process_remains() -> Iterator[None]:
-    before = psutil.Process().children()
-    yield
-    assert [child for child in psutil.Process().children() if child not in before] == []
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from digits.data.images.images import Geometry
 from digits.data.manifest import Manifest
-from digits.data.models import dataset_fit
 from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import kind_named
 from digits.worker.failure import UserFault
@@ -127,7 +126,7 @@ def fit_of(trained: Trained, manifest: Manifest) -> DatasetFit:
     if trained.traced.latent:
         raise UserFault("This model generates images from random vectors, so there is nothing to predict.")
     try:
-        return dataset_fit.fit(trained.manifest, manifest, takes_image=trained.targets.takes_image)
+        return trained.manifest.fit(manifest, takes_image=trained.targets.takes_image)
     except UnfitDataset as error:
         raise UserFault(f"The dataset does not fit the model: {error}.", HINT) from error
 

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from digits.data.manifest import Manifest
-from digits.data.models.dataset_fit import fit
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
@@ -39,7 +38,7 @@ OWN = ["cat", "dog", "owl"]
     ],
 )
 def test_names_are_matched(own: Target, other: Target, places: list[int], lacking: list[str]) -> None:
-    found = fit(dataset(own), dataset(other, width=12, height=12), takes_image=True)
+    found = dataset(own).fit(dataset(other, width=12, height=12), takes_image=True)
     assert (found.places, found.lacking, found.target.names) == (places, lacking, own.names)
     assert found.maps_names == (own.names != other.names)
     if isinstance(own, Boxes):
@@ -62,18 +61,18 @@ def test_names_are_matched(own: Target, other: Target, places: list[int], lackin
 )
 def test_the_reason_is_named(target: Target, changes: dict[str, Any], reason: str) -> None:
     with pytest.raises(UnfitDataset) as raised:
-        fit(dataset(ClassIndex.of(OWN)), dataset(target, **changes), takes_image=True)
+        dataset(ClassIndex.of(OWN)).fit(dataset(target, **changes), takes_image=True)
     assert str(raised.value).startswith(reason)
 
 
 def test_numbers_of_the_model_must_be_known() -> None:
     own, other = (dataset(Numbers.of(names)) for names in (["x", "y"], ["x", "z"]))
     with pytest.raises(UnfitDataset, match="it lacks the numbers y"):
-        fit(own, other, takes_image=True)
+        own.fit(other, takes_image=True)
 
 
 def test_only_images_are_resized() -> None:
     own, other = dataset(ClassIndex.of(OWN)), dataset(ClassIndex.of(OWN), width=9, channels=1)
-    assert fit(own, other, takes_image=True).places == [0, 1, 2]
+    assert own.fit(other, takes_image=True).places == [0, 1, 2]
     with pytest.raises(UnfitDataset, match="its records have the shape 6×9×1"):
-        fit(own, other, takes_image=False)
+        own.fit(other, takes_image=False)
