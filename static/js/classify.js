@@ -4,7 +4,7 @@
 import { startCamera } from './camera.js';
 import { droppedFiles, startDropping } from './dropped_files.js';
 import { postForm } from './http.js';
-import { SMALL_PIXELS, startImageChoice } from './image_choice.js';
+import { startImageChoice, startPreview } from './image_choice.js';
 import { fragment, swapping } from './swap.js';
 import { errorBox } from './error_box.js';
 import { applyViewSettings } from './view_settings.js';
@@ -18,6 +18,7 @@ export function startClassifying(panel) {
   const { image_file: file, image_path: path, snapshot_epoch: snapshot, view_extension_id: view } = form.elements;
   const drop = panel.querySelector('#drop');
   const image = panel.querySelector('#classify-image');
+  const showImage = image && startPreview(image);
   const result = panel.querySelector('.predictions');
   const time = panel.querySelector('.panel-head [role="status"]');
   const own = panel.querySelector('.own-input');
@@ -92,7 +93,7 @@ export function startClassifying(panel) {
     last = given;
     recent = '';
     if (typeof given === 'object') path.value = '';
-    if (image) showImage(given);
+    showImage?.(addressOf(given));
     classify(given);
   }
 
@@ -113,17 +114,11 @@ export function startClassifying(panel) {
     );
   }
 
-  function showImage(given) {
-    if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
-    image.hidden = true; // until it has loaded, so that files that are not images stay hidden
-    if (given !== FIELDS) image.src = given.url ?? (given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`);
+  function addressOf(given) {
+    if (given === FIELDS) return '';
+    return given.url ?? (given instanceof File ? URL.createObjectURL(given) : `${panel.dataset.imageUrl}?${new URLSearchParams({ path: given })}`);
   }
 
-  image?.addEventListener('load', () => {
-    image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
-    image.hidden = false;
-  });
-  image?.addEventListener('error', () => (image.hidden = true));
   file?.addEventListener('change', () => takeFiles([...file.files]));
   // The images appear when the dataset is finished.
   panel.addEventListener('click', ({ target }) => {

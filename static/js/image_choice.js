@@ -3,25 +3,28 @@
 import { startDropping } from './dropped_files.js';
 
 // Narrower images are enlarged without smoothing.
-export const SMALL_PIXELS = 96;
+const SMALL_PIXELS = 96;
+
+/** Returns a function that shows the image at a URL in `image`, which is hidden until it has loaded, or none. */
+export function startPreview(image) {
+  image.addEventListener('load', () => {
+    image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
+    image.hidden = false;
+  });
+  return (url) => {
+    if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
+    image.hidden = true; // so that files that are not images stay hidden
+    if (url) image.src = url;
+  };
+}
 
 /** Initializes `choice`; `imageUrl` returns the image at a path on the server. */
 export function startImageChoice(choice, imageUrl) {
   const area = choice.querySelector('.drop');
   const file = choice.querySelector('[type=file]');
   const path = choice.querySelector('[name$=_path]');
-  const image = choice.querySelector('.drop-image');
+  const show = startPreview(choice.querySelector('.drop-image'));
 
-  function show(url) {
-    if (image.src.startsWith('blob:')) URL.revokeObjectURL(image.src);
-    image.hidden = true; // until it has loaded, so that files that are not images stay hidden
-    if (url) image.src = url;
-  }
-
-  image.addEventListener('load', () => {
-    image.classList.toggle('pixelated', image.naturalWidth < SMALL_PIXELS);
-    image.hidden = false;
-  });
   file.addEventListener('change', () => {
     if (!file.files[0]) return;
     path.value = '';

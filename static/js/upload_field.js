@@ -5,6 +5,7 @@ import { chosenFiles, droppedFiles, hasEnding, startDropping } from './dropped_f
 import { button } from './element.js';
 import { bytes, countOf, duration } from './format.js';
 import { getJson, request, wordsOf } from './http.js';
+import { setProgress } from './progress.js';
 import { resumableUpload } from './resumable_upload.js';
 import { forget, store, stored } from './storage.js';
 import { tarBlob } from './tar_blob.js';
@@ -77,7 +78,7 @@ function uploadField(box, path) {
         if (now - shownAt < SHOWN_MILLISECONDS && sent < blob.size) return;
         shownAt = now;
         say(`Uploading ${name}`);
-        setMeter((100 * sent) / blob.size);
+        setProgress(meter, (100 * sent) / blob.size);
         const left = rate ? ` · ${bytes(rate)}/s · ${duration((blob.size - sent) / rate)} left` : '';
         detail.textContent = `${bytes(sent)} of ${bytes(blob.size)}${left}`;
       },
@@ -100,7 +101,7 @@ function uploadField(box, path) {
         if (state.state === 'ready') return take(state);
         if (state.state === 'failed') return fail(state.error);
         detail.textContent = state.error ?? '';
-        setMeter(100 * state.unpacked);
+        setProgress(meter, 100 * state.unpacked);
         await new Promise((resolve) => setTimeout(resolve, POLL_MILLISECONDS));
       }
     } catch (error) {
@@ -193,7 +194,7 @@ function uploadField(box, path) {
     pause.hidden = stage !== 'upload';
     pause.textContent = 'Pause';
     detail.textContent = '';
-    setMeter(0);
+    setProgress(meter, 0);
     say(stage === 'upload' ? `Uploading ${name}` : `Unpacking ${name}`);
   }
 
@@ -217,12 +218,6 @@ function uploadField(box, path) {
   }
 
   const announce = (text) => (status.textContent = text);
-
-  function setMeter(percentage) {
-    const bar = meter.querySelector('.progress');
-    bar.setAttribute('aria-valuenow', Math.round(percentage));
-    bar.firstElementChild.style.setProperty('--value', percentage.toFixed(1));
-  }
 
   /* After a reload */
 

@@ -271,7 +271,7 @@ def test_waiting_jobs_are_listed_once_in_the_order_in_which_they_start(site: Sit
     jobs = [site.dataset(dataset_name=f"birds {number}") for number in range(4)]
     page = site.get("/?sort=name&dir=desc").text
     assert re.findall(r'<li id="queue-([^"]+)"', page) == jobs[:3]
-    assert "running-card" not in page and "No finished datasets yet" in page
+    assert 'id="running"' not in page and "No finished datasets yet" in page
     assert all(page.count(f'data-job="{job_id}"') == 1 for job_id in jobs[:3])
     assert f'data-url="/datasets/{jobs[0]}/abort"' in page
     rest = site.get(link(page, "queue-page-next") or "").text
@@ -284,4 +284,4 @@ def test_waiting_jobs_are_listed_once_in_the_order_in_which_they_start(site: Sit
     for job_id in jobs:
         site.wait_for_end(job_id)
     page = site.get("/").text
-    assert "running-card" not in page and 'id="queue"' not in page
+    assert 'id="running"' not in page and 'id="queue"' not in page
