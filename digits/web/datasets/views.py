@@ -70,7 +70,7 @@ def new(kind: Kind) -> str:
     form = _form(kind, None)
     clone = request.args.get("clone")
     _clone_into(form, kind, clone)
-    failure = serializers.page(find_dataset(clone)).failure if clone else None
+    failure = find_dataset(clone).failure if clone else None
     if upload_id := request.args.get("upload"):
         _upload_into(form, upload_id)
     if LIMIT_FIELD in request.args:  # the limit with which a failed dataset can be created

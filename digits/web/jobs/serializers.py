@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from flask import request
-from msgspec.structs import asdict
 
 from digits.core.compute import LOCAL, Compute
 from digits.core.job import DamagedJob, Job
@@ -21,7 +20,7 @@ from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
 from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
-from digits.web.resources.jobs import BriefJob, Device, Findings, JobPage, JobRow, JobStatus
+from digits.web.resources.jobs import BriefJob, Device, Findings, JobRow, JobStatus
 from digits.web.services import services
 from digits.web.services.clusters import LOCAL_TITLE
 
@@ -156,18 +155,17 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]
     return rows
 
 
-def page(job: Job) -> JobPage:
-    """Return a job's data for its own page."""
-    return describe(
-        JobPage,
-        job,
-        **asdict(row(job)),
-        groups=services().store.index.groups("", SUGGESTED_GROUPS),
-        place=_place(job),
-        directory=str(job.folder),
-        folder_bytes=services().folder_sizes.of(job),
-        **asdict(findings_of(job)),
-    )
+def page(job: Job) -> dict[str, Any]:
+    """Return what the templates of a job's own page show: its row as ``job``, and the job itself as ``stored``."""
+    return {
+        "job": row(job),
+        "stored": job,
+        "failure": job.failure,
+        "groups": services().store.index.groups("", SUGGESTED_GROUPS),
+        "place": _place(job),
+        "folder_bytes": services().folder_sizes.of(job),
+        "findings": findings_of(job),
+    }
 
 
 def findings_of(job: Job) -> Findings:

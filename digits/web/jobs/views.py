@@ -65,7 +65,7 @@ _EDITABLE = {
 def show(job_id: str) -> AnyResponse | str:
     job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
-        return render_template("damaged.html", job=serializers.page(job))
+        return render_template("damaged.html", **serializers.page(job))
     return redirect(serializers.row(job).url)
 
 

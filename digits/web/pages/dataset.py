@@ -51,10 +51,10 @@ def show(job_id: str) -> str:
             damage = Failure(
                 f"The records of this dataset are damaged: {error}.", "Clone it to create it again."
             )
-            page.failure = page.failure or damage
+            page["failure"] = page["failure"] or damage
     return render_in_turns(
         "dataset.html",
-        job=page,
+        **page,
         kind=job.data_kind,
         views=views_of(job.data_kind),
         manifest=manifest,

@@ -39,7 +39,7 @@ def show(job_id: str) -> str:
     preflight = preflight_result.load(job.folder)
     return render_in_turns(  # there may be thousands of layers
         "model.html",
-        job=serializers.page(job),
+        **serializers.page(job),
         kind=kind,
         views=views,
         examples=_examples(job, views),

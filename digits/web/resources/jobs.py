@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from digits.core.status import Status
-from digits.core.task import Failure, Task
-
 
 class BriefJob(Struct):
     """A job as the response to creating it. ``status`` is a title, such as *Done*."""
@@ -23,8 +20,8 @@ class JobRow(BriefJob):
     ``picture`` is the URL of a thumbnail of this dataset, if its records are images. ``waiting_for`` names what a
     waiting job waits for. If a cluster has queued it, ``waiting_at`` is the title of the cluster, ``waiting_for`` the
     reason, and ``expected_start`` may be known. ``cluster`` is the title of the cluster on which a job runs, empty for
-    the machine of the server. ``refs`` is the number of models of a dataset. ``error`` is the message of a failure;
-    `JobPage.failure` has the rest of it. ``bytes`` is the size of a dataset's records.
+    the machine of the server. ``refs`` is the number of models of a dataset. ``error`` is the message of a failure.
+    ``bytes`` is the size of a dataset's records.
     """
 
     type: str
@@ -86,25 +83,6 @@ class JobTexts(Struct):
 class Findings(Struct):
     """What a job's tasks found: ``warnings``, and ``remarks`` about what was assumed with nothing wrong."""
 
-    warnings: list[str]
-    remarks: list[str]
-
-
-class JobPage(JobRow):
-    """A job on its own page. ``folder_bytes`` is the size of the job's folder; None until it has been measured.
-
-    ``place`` is where it runs in words, such as *Slurm, partition long, 2 workers, on n[1-2]*; empty for this machine.
-    """
-
-    notes: str
-    can_resume: bool
-    groups: list[str]
-    history: list[tuple[Status, float]]
-    place: str
-    directory: str
-    folder_bytes: int | None
-    failure: Failure | None
-    tasks: list[Task]
     warnings: list[str]
     remarks: list[str]
 
