@@ -27,21 +27,18 @@ SHOWN_MODELS = 25
 _LONGEST_NUMBER = 6
 
 
-def offer_datasets(form: ModelForm, words: str = "") -> list[DatasetJob]:
-    """Offer the newest usable datasets that match, and the one chosen in the form."""
-    offered, _ = usable_datasets(words)
-    current = services().store.find(form.dataset.data or "")
+def offer_datasets(form: ModelForm, words: str = "") -> tuple[int, bool]:
+    """Offer the newest usable datasets that match, and the one chosen in the form.
+
+    Return how many match, and whether there are more.
+    """
+    usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
+    found = list(itertools.islice(usable, SHOWN_DATASETS + 1))
+    offered, current = found[:SHOWN_DATASETS], services().store.find(form.dataset.data or "")
     if isinstance(current, DatasetJob) and _is_usable(current) and current not in offered:
         offered.append(current)
     form.dataset.choices = choices(*((job.id, job.name) for job in offered))
-    return offered
-
-
-def usable_datasets(words: str = "") -> tuple[list[DatasetJob], bool]:
-    """Return the newest usable datasets that match, and whether there are more."""
-    usable = (job for job in services().store.index.select(DatasetJob, words) if _is_usable(job))
-    datasets = list(itertools.islice(usable, SHOWN_DATASETS + 1))
-    return datasets[:SHOWN_DATASETS], len(datasets) > SHOWN_DATASETS
+    return min(len(found), SHOWN_DATASETS), len(found) > SHOWN_DATASETS
 
 
 def previous_networks(

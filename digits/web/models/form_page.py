@@ -18,7 +18,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.compute_choice import partitions_of_clusters
 from digits.web.models import network_settings
 from digits.web.models.form import SOLVER_FIELDS
-from digits.web.models.form_choices import metric_choices, offer_datasets, previous_networks, usable_datasets
+from digits.web.models.form_choices import metric_choices, offer_datasets, previous_networks
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
 from digits.web.models.submission import EVERYTHING, Submission
@@ -178,7 +178,7 @@ def render(
     views = views_of(dataset.data_kind if dataset else default_kind())
     form.balance.choices = [choice for choice in BALANCES if choice.value in views.balancing]
     page.mark_edits()
-    found, has_more = usable_datasets(words := sent.get("dataset_search", ""))
+    found, has_more = offer_datasets(form, words := sent.get("dataset_search", ""))
     earlier = sent.get("previous_search", ""), form.previous_networks.data, form.custom_network_snapshot.data
     return render_in_turns(
         template_name,
@@ -188,8 +188,7 @@ def render(
         outlook=page.outlook(),
         card=page.card(),
         best=page.best,
-        datasets=offer_datasets(form, words),
-        dataset_search={"words": words, "found": len(found), "has_more": has_more},
+        dataset_search={"words": words, "found": found, "has_more": has_more},
         summary=(serializers.row(dataset), serializers.contents_of(dataset)) if dataset else None,
         views=views,
         metrics=metric_choices(views),

@@ -64,11 +64,9 @@ def _state(entry: Pretrained, places: WeightsPlaces) -> WeightsState:
     return "missing" if entry.how_to_get else "unknown"
 
 
-def recommended(
-    dataset: DatasetJob, network: str = "", fine_tune: bool | None = None
-) -> Recommendation | None:
+def recommended(dataset: DatasetJob) -> Recommendation | None:
     """Return the recommendation of `recommend` for ``dataset``, which may be unfinished."""
-    return recommend(facts_of(dataset), server_resources(), network, fine_tune)
+    return recommend(facts_of(dataset), server_resources())
 
 
 def recommendation_of(facts: Facts, available: Resources) -> RecommendedModel | None:

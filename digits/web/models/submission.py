@@ -67,9 +67,9 @@ class Submission:
         self.weights: str | None = None
         self.recommendation: Settings | None = None
         offer_targets(self.form)
-        offered = offer_datasets(self.form)
-        if sent is None and offered:
-            self.form.dataset.data = offered[0].id
+        offer_datasets(self.form)
+        if sent is None and self.form.dataset.choices:
+            self.form.dataset.data = self.form.dataset.choices[0].value
 
     # The dataset is chosen before anything asks for it.
     @cached_property
