@@ -172,3 +172,12 @@ def test_waiting_for_a_lock_is_reported_and_ends(tmp_path: Path) -> None:
     assert waits == ["second"]
     with files.locked(path, 0.0):
         pass
+
+
+def test_only_a_regular_file_exists(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    assert files.exists(tmp_path / "file") and not files.exists(tmp_path / "missing")
+    for name in ("link", "."):
+        with pytest.raises(files.UnreadableFile):
+            files.exists(tmp_path / name)
