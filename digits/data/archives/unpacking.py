@@ -7,7 +7,8 @@ created. Archives in the archive are unpacked, too, each into a new folder with 
 that is refused for another reason than the limits remains a file, and is named.
 
 `Unpacking` does it in another process, the program ``python -m digits.data.archives.unpacking``. It reads a `Request`
-as one line of JSON, writes each `Progress` as one line, and stops when standard input is closed. Its memory is limited.
+as one line of JSON, writes each `UnpackingProgress` as one, and stops when standard input is closed. Its memory is
+limited.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Request:
 
 
 @dataclass
-class Progress:
+class UnpackingProgress:
     """The state of unpacking: the fraction that is done, and at the end ``is_finished`` or the ``error``.
 
     With ``lacks_space``, the error is the full disk. ``notes`` are sentences about what was assumed.
@@ -176,14 +177,14 @@ class Unpacking:
         return self._process.poll() is not None
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> UnpackingProgress:
         """The latest state; once the process has ended, it has an ``error`` unless it ``is_finished``."""
         code = self._process.poll()
         words = self._last_words()
-        progress = Progress()
+        progress = UnpackingProgress()
         for line in reversed(words.split(b"\n")[:-1]):
             with contextlib.suppress(msgspec.DecodeError, ValueError):
-                progress = msgspec.json.decode(line, type=Progress)
+                progress = msgspec.json.decode(line, type=UnpackingProgress)
                 break
         if code is not None and not progress.is_finished and not progress.error:
             log.error(
@@ -216,14 +217,14 @@ def unpack(
     archive: Path,
     folder: Path,
     limits: Limits,
-    report: Callable[[Progress], None] = lambda progress: None,
+    report: Callable[[UnpackingProgress], None] = lambda progress: None,
     encoding: str = "",
-) -> Progress:
+) -> UnpackingProgress:
     """Unpack ``archive`` into the new ``folder``. If that fails, the folder does not exist.
 
     Raises ArchiveError with a message for the user.
     """
-    progress = Progress()
+    progress = UnpackingProgress()
     folder.mkdir(mode=0o700)
     try:
         report(progress)
@@ -239,7 +240,9 @@ def unpack(
     return progress
 
 
-def _unpack_into(writer: _Writer, archive: Path, encoding: str, report: Callable[[Progress], None]) -> None:
+def _unpack_into(
+    writer: _Writer, archive: Path, encoding: str, report: Callable[[UnpackingProgress], None]
+) -> None:
     with open(archive, "rb") as file, _readable():
         for entry, fraction in _entries(file, writer, encoding):
             writer.advance(fraction)
@@ -247,7 +250,7 @@ def _unpack_into(writer: _Writer, archive: Path, encoding: str, report: Callable
             report(writer.progress)
 
 
-def _unpack_inner(writer: _Writer, encoding: str, report: Callable[[Progress], None]) -> None:
+def _unpack_inner(writer: _Writer, encoding: str, report: Callable[[UnpackingProgress], None]) -> None:
     """Replace the archives among the files by folders with their contents; those that are refused remain."""
     archives, notes = writer.archives.copy(), writer.progress.notes
     writer.archives.clear()
@@ -318,7 +321,7 @@ class _Writer:
     written below another folder.
     """
 
-    def __init__(self, folder: Path, limits: Limits, archive_bytes: int, progress: Progress) -> None:
+    def __init__(self, folder: Path, limits: Limits, archive_bytes: int, progress: UnpackingProgress) -> None:
         self.limits, self.progress = limits, progress
         self.archives: list[Path] = []
         self._top = self._folder = folder
@@ -622,9 +625,9 @@ def _shown(name: str) -> str:
 def main() -> None:
     programs.limit_resources(MEMORY_BYTES)
     request = programs.receive(Request)
-    progress, reported = Progress(), 0.0
+    progress, reported = UnpackingProgress(), 0.0
 
-    def report(latest: Progress) -> None:
+    def report(latest: UnpackingProgress) -> None:
         nonlocal progress, reported
         progress = latest
         if time.monotonic() - reported >= REPORT_SECONDS:
@@ -638,7 +641,7 @@ def main() -> None:
         _write(progress)
 
 
-def _write(progress: Progress) -> None:
+def _write(progress: UnpackingProgress) -> None:
     sys.stdout.write(f"{msgspec.json.encode(progress).decode()}\n")
     sys.stdout.flush()
 

@@ -16,7 +16,7 @@ from digits.data.remote.drivers import is_usable_name
 from digits.data.remote.fetch import News, Request, Source
 
 
-class Progress(Protocol):
+class DownloadProgress(Protocol):
     """Receives the progress of downloads."""
 
     def reading(self, what: str) -> None:
@@ -39,7 +39,7 @@ class Copies:
 
     def fetch(
         self,
-        progress: Progress,
+        progress: DownloadProgress,
         max_failed_percent: float = 0.0,
         run: Callable[[Request], Iterable[News]] = client.run,
     ) -> list[tuple[str, str]]:

@@ -308,7 +308,7 @@ class Target(Struct, frozen=True, kw_only=True):
         return None
 
 
-class TargetStatistics:
+class NumberStatistics:
     """The mean and the standard deviation of the numbers of targets over records, as in a `Target`."""
 
     def __init__(self, target: Target) -> None:

@@ -34,7 +34,7 @@ from digits.data.records.index import DamagedRecords
 from digits.data.records.records import Features, Record, SplitReader
 from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, choose, count_of, shuffle
 from digits.data.sources.shares import Shares
-from digits.data.targets.target import Target, TargetStatistics
+from digits.data.targets.target import NumberStatistics, Target
 from digits.kinds import kind_named
 
 EDITS_FILE = "edits.json"
@@ -298,7 +298,7 @@ def _value(source: ParentImages, target: Target, geometry: Geometry, record: _Pl
 
 def _described(target: Target, records: list[_Planned], value: Callable[[_Planned], Any]) -> Target:
     """Return ``target`` with the mean and the standard deviation of the train split."""
-    statistics = TargetStatistics(target)
+    statistics = NumberStatistics(target)
     for record in records:
         if record.split == "train":
             with suppress(UnusableImage):  # it is skipped

@@ -39,7 +39,7 @@ from digits.core.files import UnreadableFile, is_disk_full
 from digits.core.settings import Settings
 from digits.data.archives import unpacking
 from digits.data.archives.file_names import uploaded_name
-from digits.data.archives.unpacking import Limits, Progress, Unpacking
+from digits.data.archives.unpacking import Limits, Unpacking, UnpackingProgress
 from digits.runtime.executors.processes import boot_id
 from digits.web.offload import in_thread
 from digits.web.services.running_time import RunningTime
@@ -484,7 +484,7 @@ class UploadStore:
             self._postpone(upload, explain(error) or StorageError(str(error)), is_disk_full(error))
         _kill(upload)
 
-    def _finish(self, upload: Upload, progress: Progress, target: Path) -> None:
+    def _finish(self, upload: Upload, progress: UnpackingProgress, target: Path) -> None:
         if progress.lacks_space:
             self._postpone(upload, DiskFull(progress.error), True, progress.bytes)
             return

@@ -50,7 +50,7 @@ def reporting_full_disk(what: str) -> Iterator[None]:
         raise
 
 
-class Progress:
+class ItemProgress:
     """Reports how many of ``total`` items are ``done``, and the time that the others will take.
 
     The items are the first ``share`` of the task. The time counts from the construction.

@@ -116,7 +116,7 @@ def _measure(
             records = map(reader.read, range(start, stop))
             send(_Described(piece.split, start, *describe(records, stop - start, manifest.target)))
 
-    progress = background.Progress(events, "Checking images", total)
+    progress = background.ItemProgress(events, "Checking images", total)
     damaged: list[DamagedRecords] = []
     try:
         with closing(parallel.run(work, len(pieces), processes=processes)) as messages:

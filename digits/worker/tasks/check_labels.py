@@ -38,7 +38,7 @@ def run(recipe: recipes.CheckLabels, task_folder: Path, events: EventLog) -> dic
         if name in manifest.splits and manifest.splits[name].count
     }
     total = sum(map(len, records.values()))
-    progress = background.Progress(events, "Checking labels", total)
+    progress = background.ItemProgress(events, "Checking labels", total)
     parts: list[NDArray[Any]] = []
     accuracy: dict[Split, float] = {}
     for name, split in records.items():

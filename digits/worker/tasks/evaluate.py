@@ -85,7 +85,7 @@ def _predict_all(
     """Predict the ``records``, and publish partial results from time to time. Raises Stopped."""
     # Trace the network before the first measured batch.
     predictor.predict_at(records, np.arange(min(WARM_UP_RECORDS, len(records))))
-    progress = background.Progress(events, "Predicting", len(records), PREDICTING_SHARE)
+    progress = background.ItemProgress(events, "Predicting", len(records), PREDICTING_SHARE)
     began = time.monotonic()
     partial_due = began + PARTIAL_SECONDS
     with stopping.defer() as is_stopping:

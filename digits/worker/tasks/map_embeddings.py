@@ -181,7 +181,7 @@ def _collect(
     """Return the activations and the predicted classes of the records at ``places``; raises UserFault."""
     records = feeds.Records(dataset, manifest, split, budget_bytes=0)
     values, predicted = np.zeros((0, 0), np.float32), []
-    progress = background.Progress(events, "Computing activations", len(places), share=0.6)
+    progress = background.ItemProgress(events, "Computing activations", len(places), share=0.6)
     try:
         for batch in features.read(records, places):
             if not progress.done:

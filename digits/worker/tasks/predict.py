@@ -58,7 +58,7 @@ def _predict_all(
     predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog, keeps_values: bool
 ) -> int:
     """Append a row for each image; return the number of images that could be read."""
-    progress, read = background.Progress(events, "Predicting", len(listed)), 0
+    progress, read = background.ItemProgress(events, "Predicting", len(listed)), 0
     classes = predictor.classes
     keeps = 0 < classes * len(listed) <= MAX_KEPT
     values = predictor.room_for(len(listed)) if keeps_values else {}

@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 from digits.data.archives import unpacking
 from digits.data.archives.unpacking import (
     Limits,
-    Progress,
     Request,
     Unpacking,
+    UnpackingProgress,
     content_folder,
     unpack,
 )
@@ -263,7 +263,7 @@ def test_only_folders_at_the_top_are_skipped(tmp_path: Path) -> None:
     assert content_folder(tmp_path / "linked") == tmp_path / "linked"
 
 
-def run(archive: Path, folder: Path, limits: Limits, data_bytes: int | None = None) -> Progress:
+def run(archive: Path, folder: Path, limits: Limits, data_bytes: int | None = None) -> UnpackingProgress:
     """Unpack in another process, of which ``data_bytes`` limits the memory."""
     request = Request(archive=str(archive), folder=str(folder), limits=limits)
     with subprocess.Popen(
@@ -277,7 +277,7 @@ def run(archive: Path, folder: Path, limits: Limits, data_bytes: int | None = No
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (data_bytes, data_bytes))
         process.stdin.write(msgspec.json.encode(request) + b"\n")
         process.stdin.flush()
-        return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=Progress)
+        return msgspec.json.decode(process.stdout.read().splitlines()[-1], type=UnpackingProgress)
 
 
 @pytest.mark.integration
