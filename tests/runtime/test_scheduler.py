@@ -66,6 +66,8 @@ def test_a_finished_job_is_done_and_announced(
     ]
     assert statuses[-2:] == ["Running", "Done"]
     assert [job.id] == [body["job_id"] for _, _, body in server.messages if body["update"] == "added"]
+    lines = [body["data"] for _, _, body in server.messages if body["update"] == "sparkline"]
+    assert lines and lines[0][0] == 1.0
 
 
 @pytest.mark.parametrize(

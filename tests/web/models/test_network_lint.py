@@ -24,6 +24,11 @@ def test_an_error_is_shown_on_its_line(name: str) -> None:
     assert fault["message"] and fault["hint"]
 
 
+@pytest.mark.parametrize(("text", "column"), [(")\n", 0), ("x = 1 +\n", 7), ("if x:\n    y = )\n", 8)])
+def test_a_syntax_error_has_a_column(text: str, column: int) -> None:
+    assert [fault["column"] for fault in network_lint.check(text)] == [column]
+
+
 def test_all_missing_properties_are_listed(site: Site) -> None:
     answer = site.post("/models/lint", custom_network="class UserModel(Tower): pass")
     messages = [fault["message"] for fault in answer.get_json()["diagnostics"]]
