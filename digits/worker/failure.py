@@ -29,11 +29,7 @@ class UserFault(Exception):
     """
 
     def __init__(
-        self,
-        message: str,
-        hint: str = "",
-        line: int | None = None,
-        remedy: Mapping[str, str] | None = None,
+        self, message: str, hint: str = "", line: int | None = None, remedy: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(message)
         self.message = message

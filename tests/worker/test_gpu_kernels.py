@@ -151,10 +151,7 @@ def without_kernel(graph: Any) -> list[str]:
     """Return names of operations in ``graph`` and its functions without a GPU kernel for their dtypes."""
     definition = graph.as_graph_def()
     functions = {function.signature.name for function in definition.library.function}
-    nodes = [
-        *definition.node,
-        *(node for item in definition.library.function for node in item.node_def),
-    ]
+    nodes = [*definition.node, *(node for item in definition.library.function for node in item.node_def)]
     return sorted({node.op for node in nodes if node.op not in functions and not _has_kernel(node)})
 
 

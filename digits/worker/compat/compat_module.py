@@ -20,12 +20,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from digits.worker.compat import (
-    compat_ops,
-    hints,
-    missing_modules,
-    slim_patches,
-)
+from digits.worker.compat import compat_ops, hints, missing_modules, slim_patches
 from digits.worker.failure import NETWORK_FILE
 from digits.worker.network import api, batch_norm, functional_models, loading, summaries, tower
 

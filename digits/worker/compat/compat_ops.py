@@ -159,11 +159,7 @@ class ExponentialMovingAverage:
     """
 
     def __init__(
-        self,
-        decay: Any,
-        num_updates: Any = None,
-        *,
-        name: str = "ExponentialMovingAverage",
+        self, decay: Any, num_updates: Any = None, *, name: str = "ExponentialMovingAverage"
     ) -> None:
         self._decay, self._updates, self._name = decay, num_updates, name
         self._averages: dict[str, Any] = {}

@@ -290,11 +290,7 @@ _MISSING: dict[str, tuple[types.ModuleType, dict[str, Any]]] = {
     "framework_ops": (ops, {"Tensor": tf.Tensor, "IndexedSlices": tf.IndexedSlices}),
     "control_flow_ops": (
         control_flow_ops,
-        {
-            "cond": tf.compat.v1.cond,
-            "while_loop": tf.compat.v1.while_loop,
-            "Assert": tf.compat.v1.Assert,
-        },
+        {"cond": tf.compat.v1.cond, "while_loop": tf.compat.v1.while_loop, "Assert": tf.compat.v1.Assert},
     ),
     "nn": (
         nn,

@@ -85,11 +85,7 @@ def write_onnx(exported: Exported, trained: Trained, file: Path) -> None:
     taken, outputs = frozen.inputs[0], frozen.outputs
     # A function returns the values of its dict sorted by key.
     names = dict(
-        zip(
-            (tensor.name for tensor in outputs),
-            sorted(exported.signature.structured_outputs),
-            strict=True,
-        )
+        zip((tensor.name for tensor in outputs), sorted(exported.signature.structured_outputs), strict=True)
     )
     with _unsupported_operations() as unsupported:
         try:

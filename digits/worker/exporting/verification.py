@@ -17,12 +17,7 @@ from numpy.typing import NDArray
 
 from digits.kinds.network.targets import Targets
 from digits.worker.exporting import runtime_program
-from digits.worker.exporting.exported import (
-    SIGNATURE,
-    LayerOutputs,
-    NotExportable,
-    input_name,
-)
+from digits.worker.exporting.exported import SIGNATURE, LayerOutputs, NotExportable, input_name
 from digits.worker.failure import UserFault
 from digits.worker.training.models.outputs import named, restore_structure
 from digits.worker.training.models.trained import Trained

@@ -206,10 +206,7 @@ def _flips(
     if quarters is None:
         return flip_x, flip_y
     turn_x, turn_y = quarters >= 2, (quarters == 1) | (quarters == 2)
-    return (
-        turn_x if flip_x is None else flip_x ^ turn_x,
-        turn_y if flip_y is None else flip_y ^ turn_y,
-    )
+    return (turn_x if flip_x is None else flip_x ^ turn_x, turn_y if flip_y is None else flip_y ^ turn_y)
 
 
 def _source_positions(

@@ -440,11 +440,7 @@ class _StreamedFeed:
     """Reads and decodes ahead in a thread."""
 
     def __init__(
-        self,
-        reader: SplitReader,
-        decoder: Decoder,
-        order: Order,
-        explain: Callable[[Exception], Exception],
+        self, reader: SplitReader, decoder: Decoder, order: Order, explain: Callable[[Exception], Exception]
     ) -> None:
         self._reader, self._decoder, self._explain = reader, decoder, explain
         self._queue: queue.Queue[Any] = queue.Queue()

@@ -65,13 +65,7 @@ def fused_batch_norm(
     reduction = build_context.current().reduction
     if reduction is None or not is_training:
         found: tuple[tf.Tensor, tf.Tensor, tf.Tensor] = tf.compat.v1.nn.fused_batch_norm(
-            x,
-            scale,
-            offset,
-            epsilon=epsilon,
-            data_format=data_format,
-            is_training=is_training,
-            **averages,
+            x, scale, offset, epsilon=epsilon, data_format=data_format, is_training=is_training, **averages
         )
         return found
     axes, shape = ([0, 2, 3], [1, -1, 1, 1]) if data_format == "NCHW" else ([0, 1, 2], [-1])

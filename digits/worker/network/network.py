@@ -96,12 +96,7 @@ class Network:
             self.building(None, step),
         ):
             built = self.tower_class(
-                x,
-                y,
-                list(self.shape),
-                self.target.outputs,
-                training,
-                stage == tower.INFERENCE,
+                x, y, list(self.shape), self.target.outputs, training, stage == tower.INFERENCE
             )
             with self.building(built, step, self.accessed):
                 with tf.compat.v1.variable_scope(MODEL_SCOPE, reuse=tf.compat.v1.AUTO_REUSE):

@@ -81,13 +81,7 @@ class Tower:
     is_inference = _RecordedAttribute()
 
     def __init__(
-        self,
-        x: Any,
-        y: Any,
-        input_shape: list[int],
-        nclasses: int,
-        is_training: bool,
-        is_inference: bool,
+        self, x: Any, y: Any, input_shape: list[int], nclasses: int, is_training: bool, is_inference: bool
     ) -> None:
         self.x = x
         self.y = y
@@ -207,8 +201,6 @@ def building(
     ``accessed`` collects those of ``y`` and ``is_inference`` that are read.
     """
     with build_context.extend(
-        tower=tower,
-        global_step=_StepReader(step, number),
-        accessed=set() if accessed is None else accessed,
+        tower=tower, global_step=_StepReader(step, number), accessed=set() if accessed is None else accessed
     ):
         yield

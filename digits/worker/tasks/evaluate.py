@@ -107,10 +107,7 @@ def _predict_all(
 
 
 def _predict_worst(
-    model: trained.Trained,
-    predictor: BatchPredictor,
-    records: feeds.Records,
-    errors: NDArray[np.float32],
+    model: trained.Trained, predictor: BatchPredictor, records: feeds.Records, errors: NDArray[np.float32]
 ) -> dict[str, Any]:
     """Return the predictions for the records with the largest errors, by number; only for pictures and boxes."""
     if not model.manifest.target.in_image:

@@ -144,7 +144,7 @@ BODIES = {
     ],
     "types": [
         "assert isinstance(tf.get_variable('w', [1]), tf.Variable) and not isinstance(x, tf.Variable)\n"
-        "v = tf.Variable(tf.zeros([3]), False, name='v'); assert v not in tf.trainable_variables(); x = x + v",
+        "v = tf.Variable(tf.zeros([3]), False, name='v'); assert v not in tf.trainable_variables(); x = x + v"
     ],
     "the program": [
         "with tf.device('/gpu:0'): x = slim.conv2d(x, 3, 3)\nwith tf.device('/cpu:0'): x = x * tf.get_variable('w', [3])\n"
@@ -331,10 +331,7 @@ def build_model(params):
 def test_build_model_defines_a_network(train: Any) -> None:
     outcome = train(OLDEST, epochs=1)
     rows = outcome.of(Measured)
-    assert {row.stage: {"a", "b"} & {*row.values} for row in rows} == {
-        "train": {"a"},
-        "val": {"b"},
-    }
+    assert {row.stage: {"a", "b"} & {*row.values} for row in rows} == {"train": {"a"}, "val": {"b"}}
 
 
 FED = """

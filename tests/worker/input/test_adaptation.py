@@ -32,12 +32,7 @@ def adapted(own: Target, other: Target, images: np.ndarray, y: np.ndarray) -> tu
     ("own", "other", "given", "expected"),
     [
         (ClassIndex.of(OWN), ClassIndex.of(["owl", "ant", "cat"]), [0, 1, 2], [2, -1, 0]),
-        (
-            LabelSet.of(OWN),
-            LabelSet.of(["ant", "owl", "dog", "cat"]),
-            [[1, 1, 0, 0]],
-            [[0, 0, 1]],
-        ),
+        (LabelSet.of(OWN), LabelSet.of(["ant", "owl", "dog", "cat"]), [[1, 1, 0, 0]], [[0, 0, 1]]),
         (
             Boxes.of(OWN, 1),
             Boxes.of(["owl", "ant"], 3),

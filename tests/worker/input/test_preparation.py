@@ -36,12 +36,7 @@ def _windows() -> Any:
     many = tf.repeat(images, 20, axis=0)
     random, again = at_random(three, many), at_random(three, many)
     seven = Preparation(mean, 7, (5, 5, 1))
-    return (
-        three(images).numpy(),
-        at_random(seven, images),
-        random,
-        np.array_equal(random, again),
-    )
+    return (three(images).numpy(), at_random(seven, images), random, np.array_equal(random, again))
 
 
 def test_preprocessing_steps_run_in_order(in_child: Any) -> None:

@@ -412,8 +412,7 @@ def test_errors_are_reported_as_in_a_training(preflight: Any) -> None:
 
 def test_an_error_that_occurs_only_in_a_real_step_is_reported(preflight: Any) -> None:
     network = networks.LINEAR.replace(
-        "model = slim.flatten(self.x / 100.0)",
-        "model = tf.reshape(self.x / 100.0, [-1, 100])",
+        "model = slim.flatten(self.x / 100.0)", "model = tf.reshape(self.x / 100.0, [-1, 100])"
     )
     outcome = preflight(network)
     assert outcome.code == 1

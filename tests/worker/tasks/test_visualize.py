@@ -174,11 +174,7 @@ def _graph(folder: Path) -> dict[str, str]:
 
 
 MISTAKES = {
-    "syntax": (
-        "class UserModel(Tower):\n    def inference(self)\n        pass\n",
-        "Syntax error",
-        2,
-    ),
+    "syntax": ("class UserModel(Tower):\n    def inference(self)\n        pass\n", "Syntax error", 2),
     "no class": ("x = 1\n", "no class UserModel", None),
     "another class": ("x = 1\nclass U_Net(Tower):\n    pass\n", "U_Net(Tower) and no class UserModel", 2),
     "not a tower": ("\nclass UserModel(object):\n    pass\n", "does not derive from Tower", 2),

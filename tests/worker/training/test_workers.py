@@ -124,11 +124,7 @@ def rows(outcome: Outcome) -> list[tuple[Any, ...]]:
         elif isinstance(event, Measured):
             found.append(event)
     return [
-        (
-            row.stage,
-            row.step,
-            {name: item for name, item in row.values.items() if name not in OF_SPEED},
-        )
+        (row.stage, row.step, {name: item for name, item in row.values.items() if name not in OF_SPEED})
         for row in found
     ]
 

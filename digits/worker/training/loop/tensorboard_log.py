@@ -184,13 +184,7 @@ def _counted(spread_values: NDArray[Any]) -> Any:
     if largest == least:
         edges, bins = np.array([largest]), np.array([count])
     return v1.HistogramProto(
-        min=least,
-        max=largest,
-        num=count,
-        sum=total,
-        sum_squares=squares,
-        bucket_limit=edges,
-        bucket=bins,
+        min=least, max=largest, num=count, sum=total, sum_squares=squares, bucket_limit=edges, bucket=bins
     )
 
 
@@ -201,8 +195,7 @@ def _images(item: Recorded, value: Any) -> list[Any]:
     several = min(item.max_images, len(images)) > 1
     return [
         v1.Summary.Value(
-            tag=f"{item.name}/image/{number}" if several else f"{item.name}/image",
-            image=_image(pixels),
+            tag=f"{item.name}/image/{number}" if several else f"{item.name}/image", image=_image(pixels)
         )
         for number, pixels in enumerate(images[: item.max_images])
     ]

@@ -90,10 +90,7 @@ def save(target: Path, variables: Mapping[str, tf.Variable], step: int) -> None:
     tensors.append(tf.constant(step, tf.int64))
     try:
         tf.raw_ops.SaveV2(
-            prefix=str(temporary),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=tensors,
+            prefix=str(temporary), tensor_names=names, shape_and_slices=[""] * len(names), tensors=tensors
         )
         for suffix in (_DATA, _INDEX):
             files.sync_file(Path(f"{temporary}{suffix}"))

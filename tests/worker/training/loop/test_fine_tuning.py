@@ -73,10 +73,7 @@ def test_a_resumed_fine_tuning_ends_with_the_same_weights(
 
 def test_without_a_new_head_all_layers_are_trained_at_once(train: Any, old: Path) -> None:
     outcome = train(OLD, weights=str(old), fine_tune=FINE_TUNE, epochs=1)
-    before, after = (
-        snapshot(old.parent, old.name),
-        snapshot(outcome.job_folder, "snapshot_1.ckpt"),
-    )
+    before, after = (snapshot(old.parent, old.name), snapshot(outcome.job_folder, "snapshot_1.ckpt"))
     assert _changed(before, after) == TRUNK
 
 

@@ -159,11 +159,7 @@ def test_a_training_interrupted_at_random_moments_resumes_exactly(
     ids=["accumulated and augmented", "odd batches in float16"],
 )
 def test_resumes_exactly_with(
-    often: None,
-    model: Any,
-    train: Any,
-    killed_at_random_moments: Any,
-    settings: dict[str, Any],
+    often: None, model: Any, train: Any, killed_at_random_moments: Any, settings: dict[str, Any]
 ) -> None:
     settings = {**SETTINGS, **settings}
     network = networks.KERAS_LINEAR if "precision" in settings else networks.LINEAR
@@ -179,11 +175,7 @@ def test_resumes_exactly_with(
 
 @pytest.mark.nightly
 def test_resumes_exactly_with_streamed_images(
-    often: None,
-    model: Any,
-    trained: Any,
-    killed_at_random_moments: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    often: None, model: Any, trained: Any, killed_at_random_moments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is also that of a training with images in memory."""
     from digits.worker.input import memory
@@ -395,12 +387,7 @@ def test_every_step_draws_different_numbers(train: Any) -> None:
 
 
 def test_patience_is_checked_only_at_validations(
-    often: None,
-    model: Any,
-    train: Any,
-    start: Any,
-    resume: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    often: None, model: Any, train: Any, start: Any, resume: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The resume point is between two validations, and patience has already run out."""
     settings: dict[str, Any] = {
