@@ -97,20 +97,15 @@ class Creation:
             if self._copies is not None:
                 self._copies.remove()
             return result
-        except UserFault as fault:
+        except BaseException as error:
             remove_products(self._job_folder)
             show = self._report.show
-            raise UserFault(show(fault.message), show(fault.hint), remedy=fault.remedy) from fault
-        except parallel.ProcessDied as death:
-            remove_products(self._job_folder)
-            raise _process_fault(death) from death
-        except OSError as error:
-            remove_products(self._job_folder)
-            if is_disk_full(error):
+            if isinstance(error, UserFault):
+                raise UserFault(show(error.message), show(error.hint), remedy=error.remedy) from error
+            if isinstance(error, parallel.ProcessDied):
+                raise _process_fault(error) from error
+            if isinstance(error, OSError) and is_disk_full(error):
                 raise self._full_disk(written) from error
-            raise
-        except BaseException:
-            remove_products(self._job_folder)
             raise
 
     def _fetch(self) -> None:

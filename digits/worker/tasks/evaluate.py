@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
@@ -277,38 +278,32 @@ class Collected:
     def __init__(self, records: int, keeps_predictions: bool) -> None:
         self.count = 0
         self._records, self._keeps_predictions = records, keeps_predictions
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self._whole: dict[str, Any] = {}
 
     def add(self, batch: Batch) -> None:
-        parts: dict[str, NDArray[Any]] = {
-            f"statistic {name}": each for name, each in batch.statistics.items()
-        }
-        parts["values"] = batch.values
+        parts: dict[str, Any] = {"statistics": batch.statistics, "values": batch.values}
         if self._keeps_predictions:
             parts |= {"predicted": batch.predicted, "targets": batch.targets}
-        if not self._arrays:
-            numbers = sum(int(np.prod(part.shape[1:])) for part in parts.values()) * self._records
+        if not self._whole:
+            numbers = sum(int(np.prod(part.shape[1:])) for part in tf.nest.flatten(parts)) * self._records
             if numbers > MAX_KEPT:
                 raise UserFault(
                     f"The predictions for {self._records:,} records have {numbers:,} values; "
                     f"the maximum is {MAX_KEPT:,}.",
                     "Evaluate the model on a smaller dataset.",
                 )
-        for name, part in parts.items():
-            whole = self._arrays.setdefault(name, np.empty((self._records, *part.shape[1:]), part.dtype))
+            self._whole = tf.nest.map_structure(
+                lambda part: np.empty((self._records, *part.shape[1:]), part.dtype), parts
+            )
+        for whole, part in zip(tf.nest.flatten(self._whole), tf.nest.flatten(parts), strict=True):
             whole[batch.places] = part
         self.count += len(batch.places)
 
     def found(self) -> SplitResults:
         """Return the predictions so far, which are those for the first records."""
-        arrays = {name: whole[: self.count] for name, whole in self._arrays.items()}
-        statistics = {
-            name.removeprefix("statistic "): part
-            for name, part in arrays.items()
-            if name.startswith("statistic ")
-        }
-        kept = {name: arrays[name] for name in ("predicted", "targets") if name in arrays}
-        return SplitResults(self.count, statistics=statistics, values=arrays["values"], **kept)
+        return SplitResults(
+            self.count, **tf.nest.map_structure(lambda whole: whole[: self.count], self._whole)
+        )
 
 
 def _scores(
