@@ -17,33 +17,17 @@ import pytest
 from digits.core import events, recipe
 from digits.kinds import standard_networks
 from tests.worker.conftest import write_dataset
+from tests.worker.input.test_augment import ALL
+from tests.worker.lazily import device_config, optimizers, setup, tensorboard_log, tf
 
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
-
-ALL_AUGMENTATIONS = {
-    "flip": "fliplrud",
-    "quad_rotation": "rotall",
-    "rotation": 10.0,
-    "scale": 0.1,
-    "noise": 0.1,
-    "contrast": 0.2,
-    "whitening": True,
-    "hsv_hue": 0.1,
-    "hsv_saturation": 0.1,
-    "hsv_value": 0.1,
-    "pad_crop": 2,
-    "cutout": 4,
-    "mixup": 0.2,
-    "cutmix": 0.2,
-    "randaugment": 0.5,
-}
 
 # Each geometric augmentation has its own implementation, unless combined with another one.
 WAYS = {
     "plain": {},
     "turned": {"augment": {"quad_rotation": "rotall"}, "crop_size": 24},
     "shifted": {"augment": {"flip": "fliplr", "pad_crop": 2}, "precision": "mixed_bfloat16"},
-    "all": {"augment": ALL_AUGMENTATIONS, "precision": "mixed_float16", "batch_accumulation": 2},
+    "all": {"augment": ALL, "precision": "mixed_float16", "batch_accumulation": 2},
 }
 
 
@@ -97,19 +81,13 @@ def test_xla_supports_the_same_operations_on_gpus_and_cpus(in_own_child: Any) ->
 
 def _lacking(task: Path) -> list[str]:
     """Return operations of a task's steps and validations that GPUs lack."""
-    import tensorflow as tf
-
-    from digits.worker.training.loop import setup
-    from digits.worker.training.loop.tensorboard_log import TensorBoardLog
-    from digits.worker.training.step import device_config
-
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
         config, _ = device_config.configure(asked, log)
         resources = setup.Resources(asked, task.parent, log, config, 1)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
-            TensorBoardLog(task.parent / "tb") as board,
+            tensorboard_log.TensorBoardLog(task.parent / "tb") as board,
             mock.patch.object(tf.config, "list_logical_devices", lambda kind=None: [gpu]),
         ):
             steps = setup.build(resources, board)
@@ -118,14 +96,10 @@ def _lacking(task: Path) -> list[str]:
 
 
 def _lacking_in_optimizers() -> dict[str, list[str]]:
-    import tensorflow as tf
-
-    from digits.worker.training.step.optimizers import ALGORITHMS, Optimizer
-
     found = {}
     variable = tf.Variable([1.0, 2.0], name="model/w")
-    for kind in ALGORITHMS:
-        optimizer = Optimizer(recipe.Solver(type=kind))
+    for kind in optimizers.ALGORITHMS:
+        optimizer = optimizers.Optimizer(recipe.Solver(type=kind))
 
         def step(rate: Any, step: Any, optimizer: Any = optimizer) -> None:
             optimizer.apply(tf.constant([0.1, 0.2]), variable, rate, step)
@@ -139,8 +113,6 @@ def _lacking_in_optimizers() -> dict[str, list[str]]:
 
 
 def _lacking_to_gather_bytes() -> list[str]:
-    import tensorflow as tf
-
     gather = tf.function(lambda x: tf.gather(x, [0]), autograph=False).get_concrete_function(
         tf.TensorSpec([2, 2], tf.uint8)
     )
@@ -173,7 +145,6 @@ def _fits(limit: Any, node: Any) -> bool:
 
 def _compiled_operations() -> tuple[dict[str, set[tuple[str, str]]], ...]:
     """Return the operations that XLA compiles for CPUs and GPUs, with the allowed types of their attributes."""
-    import tensorflow as tf
     from tensorflow.python.framework import kernels
 
     tf.function(lambda x: x + 1, autograph=False, jit_compile=True)(

@@ -12,17 +12,15 @@ from hypothesis import strategies as st
 
 from digits.core.events import Failed
 from digits.web.models import network_lint
+from digits.worker.failure import describe
 from tests.network_texts import INVALID, SHOWN_WHEN_RUN, VALID
+from tests.worker.lazily import network_loader, tower
 
 TEXTS = VALID | {name: text for name, (text, _) in INVALID.items()}
 
 
 def found_by_the_worker(texts: Iterable[str]) -> list[Any]:
     """Return message, hint and line of the worker's error in each text, or None. Call it with `in_child`."""
-    from digits.worker import network_loader
-    from digits.worker.failure import describe
-    from digits.worker.network.tower import Tower
-
     found = []
     for text in texts:
         try:
@@ -35,8 +33,8 @@ def found_by_the_worker(texts: Iterable[str]) -> list[Any]:
         else:
             found.append(None)
         for name in ("inference", "loss"):  # a network may assign to the attributes of Tower
-            if name in vars(Tower):
-                delattr(Tower, name)
+            if name in vars(tower.Tower):
+                delattr(tower.Tower, name)
     return found
 
 

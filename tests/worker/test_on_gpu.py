@@ -13,6 +13,7 @@ from digits.runtime.devices import Driver, DriverError
 from digits.runtime.executors.local import devices_environment
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot, write_dataset
+from tests.worker.lazily import memory
 
 
 def _is_there() -> bool:
@@ -78,8 +79,6 @@ def test_images_are_augmented_on_a_gpu(train_on_gpu: Any, xla: bool) -> None:
 def test_streamed_images_give_the_same_result(
     train_on_gpu: Any, tmp_path: Path, monkeypatch: Any, size: int
 ) -> None:
-    from digits.worker.input import memory
-
     dataset = write_dataset(tmp_path / "pictures", {"train": 64, "val": 22}, size=size, channels=1)
     kept = train_on_gpu(networks.LINEAR, name="kept", dataset=str(dataset), solver=MOMENTUM)
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 import digits.worker
 from digits.worker import patched_names
+from tests.worker.lazily import tf
 
 LIBRARIES = ("tensorflow", "keras", "tf_slim", "numpy", "random")
 PRIVATE = ("tensorflow.python", "tensorflow.core", "keras.src")
@@ -115,7 +117,6 @@ def test_the_installed_release_has_all_registered_names(in_child: Any) -> None:
 
 def differences() -> list[str]:
     import keras
-    import tensorflow as tf
 
     importlib.import_module("tf_slim.nets")
     assert keras.__version__ and tf.raw_ops
@@ -149,8 +150,6 @@ def owner_of(path: str) -> Any:
 
 
 def slim_modules() -> list[Any]:
-    import sys
-
     return [module for name, module in sys.modules.items() if name.startswith("tf_slim")]
 
 

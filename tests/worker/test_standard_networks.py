@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -12,6 +13,8 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Finished
+from digits.data.models.pretrained import WeightsPlaces, obtain
+from digits.data.models.pretrained_catalog import CATALOG
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
@@ -21,6 +24,7 @@ from digits.data.targets.target import Target
 from digits.kinds import standard_networks
 from digits.kinds.advice.recommendation import Facts, Resources, recommend
 from tests.worker.conftest import SECONDS_ALLOWED, snapshot, write_dataset
+from tests.worker.lazily import applications, inference, network_loader, tf, tower, variables
 
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
@@ -263,15 +267,9 @@ def _taught(name: str, x: np.ndarray, y: np.ndarray, steps: int, usual: str | No
 
     The dataset is one that the network ``usual`` is usually trained on, by default ``name``.
     """
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
-
     tf.keras.utils.set_random_seed(1)
     net = network_loader.load(FOLDER / f"{name}.py", x.shape[1:], target_for(usual or name, y))
-    store = VariableStore()
+    store = variables.VariableStore()
 
     @tf.function(autograph=False)
     def step(pictures: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
@@ -340,17 +338,13 @@ def _traced(
     name: str, shape: tuple[int, ...], usual: str, classes: int = 2
 ) -> tuple[list[int], dict[str, list[int]], int]:
     """Return the shape of the output for one image, those of the variables, and the number of trained parameters."""
-    from digits.worker import network_loader
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore, count
-
-    store = VariableStore(empty=True)
+    store = variables.VariableStore(empty=True)
     target = target_for(usual, np.zeros([2, *shape[:2]]), classes)
     traced = inference.trace(network_loader.load(FOLDER / f"{name}.py", shape, target), store)
     output = traced.function.structured_outputs
     output = output["boxes"] if isinstance(output, dict) else output
     shapes = {key: variable.shape.as_list() for key, variable in store.variables.items()}
-    trained = sum(count(variable) for variable in store.variables.values() if variable.trainable)
+    trained = sum(variables.count(variable) for variable in store.variables.values() if variable.trainable)
     return output.shape[1:].as_list(), shapes, trained
 
 
@@ -397,19 +391,14 @@ def test_only_networks_that_predict_labels_have_their_metrics(in_child, name, wi
 
 def _label_metrics(name: str) -> tuple[int | None, list[str]]:
     """Return the number of values per record, and the metrics of a validation for two labels."""
-    import tensorflow as tf
-
     from digits.kinds.multilabel.network.metrics import Metrics
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
 
     target = target_for("multilabel", np.eye(2))
     net = network_loader.load(FOLDER / f"{name}.py", (16, 16, 1), target, Metrics(target))
     found = []
 
     def build(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        found.append(net.build(VariableStore(), tower.VALIDATION, x, y))
+        found.append(net.build(variables.VariableStore(), tower.VALIDATION, x, y))
         return found[0].metrics["loss"]
 
     tf.function(build, autograph=False).get_concrete_function(
@@ -456,16 +445,11 @@ def test_losses_are_in_float32_under_mixed_precision(in_child, name, shape, usua
 
 def _types_of_losses(name: str, shape: tuple[int, int, int], usual: str) -> list[str]:
     import keras
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
 
     usual_policy = keras.config.dtype_policy()
     keras.config.set_dtype_policy("mixed_bfloat16")
     net = network_loader.load(FOLDER / f"{name}.py", shape, target_for(usual, np.eye(2)))
-    store = VariableStore(empty=True)
+    store = variables.VariableStore(empty=True)
     labels = {
         "unet": ([None, *shape[:2]], tf.int64),
         "dncnn": ([None, *shape], tf.float32),
@@ -500,14 +484,7 @@ def test_weights_from_packages_recognize_a_photo(in_child, tmp_path, name):
 
 
 def _class_of_a_palace(name: str, folder: Path) -> int:
-    import dataclasses
-
-    import tensorflow as tf
     from sklearn.datasets import load_sample_image
-
-    from digits.data.models.pretrained import WeightsPlaces, obtain
-    from digits.data.models.pretrained_catalog import CATALOG
-    from digits.worker.network import applications
 
     entry = dataclasses.replace(CATALOG[name], address="")
     net = applications.build(entry, (224, 224, 3), include_top=True)

@@ -13,14 +13,12 @@ from digits.core.resume_point import resume_point
 from digits.core.task import STOP_SECONDS_FILE
 from digits.runtime import supervisor
 from tests.worker import networks
+from tests.worker.lazily import snapshots, stopping
 
 
 def test_a_stopping_training_has_the_time_of_its_saves(
     often: None, model: Any, start: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.worker import stopping
-    from digits.worker.training.weights import snapshots
-
     save = snapshots.save
 
     def save_slowly(target: Any, variables: Any, step: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from digits.worker.compat.guaranteed import GUARANTEED
 from tests.worker import networks
+from tests.worker.lazily import api, compat_module, tf
 
 IMPORTS = """
 import tensorflow as tf
@@ -66,16 +67,12 @@ def test_a_missing_name_is_reported(in_child: Any, text: str, words: str) -> Non
 
 
 def _names(text: str, expression: str) -> Any:
-    from digits.worker.compat import compat_module
-
     names = compat_module.namespace()
     exec(text, names)
     return eval(expression, names)
 
 
 def _error(text: str) -> str:
-    from digits.worker.compat import compat_module
-
     try:
         exec(text, compat_module.namespace())
     except (ImportError, AttributeError) as error:
@@ -89,8 +86,6 @@ def test_guaranteed_names_exist(in_child: Any) -> None:
 
 
 def _missing_names(names: list[str]) -> list[str]:
-    from digits.worker.compat import compat_module
-
     known = compat_module.namespace()
     missing = []
     for name in names:
@@ -137,11 +132,7 @@ def test_digits_functions(in_child: Any) -> None:
 
 
 def _contrastive() -> list[float]:
-    from digits.worker.network import api
-
     left, right = [[0.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]
-    import tensorflow as tf
-
     found = api.constrastive_loss(tf.constant(left), tf.constant(right), [1, 0], margin=1.5)
     of_distances = api.constrastive_loss(tf.constant([[2.0], [1.0]]), tf.constant([1, 0]), margin=1.5)
     return [float(found), float(of_distances)]

@@ -10,7 +10,9 @@ import pytest
 
 from digits.core.events import Measured
 from digits.data.targets.class_index import ClassIndex
+from digits.worker.failure import describe
 from tests.worker import networks
+from tests.worker.lazily import network_loader, tf, tower, variables
 
 # Each is the body of `inference` between x = self.x and a final dense layer on x.
 BODIES = {
@@ -180,8 +182,6 @@ def test_idioms_are_supported(in_child: Any, kind: str) -> None:
 
 def failures(bodies: list[str]) -> dict[str, str]:
     """Build the training network of each body with its gradients, and return the errors."""
-    from digits.worker.failure import describe
-
     failures = {}
     for body in bodies:
         try:
@@ -192,18 +192,12 @@ def failures(bodies: list[str]) -> dict[str, str]:
 
 
 def _build(body: str) -> None:
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
-
     lines = "\n".join(f"        {line}" for line in body.split("\n"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "network.py"
         path.write_text(TEMPLATE.format(body=lines))
         net = network_loader.load(path, (12, 12, 3), ClassIndex.of(list("abcd")))
-    store = VariableStore(empty=True)
+    store = variables.VariableStore(empty=True)
 
     def train(x: Any, y: Any, step: Any) -> Any:
         built = net.build(store, tower.TRAIN, x, y, step)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import digits.networks
-from digits.worker.compat.half_precision import reason_for_float32
+from tests.worker.lazily import half_precision
 
 NETWORKS = sorted(Path(digits.networks.__file__).parent.glob("[!_]*.py"))
 
@@ -32,11 +32,13 @@ NETWORKS = sorted(Path(digits.networks.__file__).parent.glob("[!_]*.py"))
     ],
 )  # fmt: skip
 def test_slim_tensorflow_1_and_own_variables_need_float32(text: str, named: list[str]) -> None:
-    reason = reason_for_float32(text)
+    reason = half_precision.reason_for_float32(text)
     assert bool(reason) is bool(named)
     assert all(each in reason for each in named)
     assert "conv3d" not in reason
 
 
 def test_all_standard_networks_but_lenet_can_compute_in_half_precision() -> None:
-    assert [file.stem for file in NETWORKS if reason_for_float32(file.read_text())] == ["lenet"]
+    assert [file.stem for file in NETWORKS if half_precision.reason_for_float32(file.read_text())] == [
+        "lenet"
+    ]

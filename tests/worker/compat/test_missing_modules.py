@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from digits.worker.compat import missing_modules
+from tests.worker.lazily import failure, network_loader
 
 UNUSED = """
 import cv3, skimages.io
@@ -126,15 +127,12 @@ def test_the_use_of_a_mentioned_name_is_refused(in_child: Any, use: str, name: s
 
 
 def _fault(text: str, kind: type[Exception] = missing_modules.MissingPackage) -> Any:
-    from digits.worker import network_loader
-    from digits.worker.failure import describe
-
     try:
         network_loader.user_model(
             text + "\nclass UserModel(Tower):\n    inference = loss = property(lambda self: None)\n"
         )
     except Exception as error:
-        event = describe(error)
+        event = failure.describe(error)
         assert isinstance(error, kind)
         return event.message, event.hint, event.line
     return None

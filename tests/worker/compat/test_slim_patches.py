@@ -7,20 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.worker.lazily import compat_module, tf, tower, variables
+
 
 def _evaluated(text: str) -> Any:
     """Evaluate the last line of ``text``, built like a network."""
-    import tensorflow as tf
-
-    from digits.worker.compat import compat_module
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
-
     names = compat_module.namespace()
     *lines, last = text.strip().split("\n")
 
     def value() -> Any:
-        with VariableStore().trace(), tower.building(None, tower.Step()):
+        with variables.VariableStore().trace(), tower.building(None, tower.Step()):
             exec("\n".join(lines), names)
             return eval(last, names)
 

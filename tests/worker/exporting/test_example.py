@@ -13,6 +13,7 @@ from PIL import Image
 
 from digits.data.images import conversion as image_conversion
 from tests.worker.exporting.test_standard_exports import build
+from tests.worker.lazily import conversion, example, exported
 
 IDENTITY = (
     (
@@ -34,9 +35,6 @@ def test_images_with_the_channels_first_are_saved(in_child: Any, tmp_path: Path)
 
 def write_export(folder: Path) -> None:
     """Export a network that returns its input as [N, C, H, W]. Call it with `in_child`."""
-    from digits.worker.exporting import conversion, example
-    from digits.worker.exporting.exported import Exported
-
     found = build("dncnn", folder, changes=IDENTITY)
-    conversion.write_litert(Exported(found), found, folder / "model.tflite", "float32")
+    conversion.write_litert(exported.Exported(found), found, folder / "model.tflite", "float32")
     (folder / "example.py").write_text(example.example(found, "litert", 1, False))

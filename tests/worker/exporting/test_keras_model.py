@@ -11,6 +11,7 @@ import pytest
 
 from digits.core.recipe import Augment
 from tests.worker.exporting.test_standard_exports import build
+from tests.worker.lazily import functional_models, keras_functions, keras_model, tf, verification
 
 
 @pytest.mark.parametrize(
@@ -31,8 +32,6 @@ def test_the_preprocessing_is_part_of_the_model(
 
 def difference_of_preprocessing(folder: Path, crop: int | None, whitening: bool) -> float:
     """Return the relative difference between a network and its Keras model. Call it with `in_child`."""
-    from digits.worker.exporting import keras_model, verification
-
     found = build("multilabel", folder, crop, Augment(whitening=whitening))
     file = folder / "model.keras"
     keras_model.write_keras(found, file)
@@ -44,8 +43,6 @@ def difference_of_preprocessing(folder: Path, crop: int | None, whitening: bool)
 
 def calls() -> dict[str, Callable[[Any], Any]]:
     """Return calls of TensorFlow functions with a tensor [2, 4, 6, 8] of numbers from 0.1 to 0.9."""
-    import tensorflow as tf
-
     row = np.linspace(1, 2, 8)
     unary = (
         "nn.relu nn.relu6 nn.elu nn.selu nn.silu nn.softplus nn.softsign nn.sigmoid tanh exp math.log sqrt math.rsqrt "
@@ -109,10 +106,6 @@ def test_tensorflow_functions_compute_the_same_in_keras(in_child: Any) -> None:
 def compare_calls() -> dict[str, str]:
     """Return what is wrong with each call: nothing for an equal result. Call it with `in_child`."""
     import keras
-    import tensorflow as tf
-
-    from digits.worker.exporting import keras_functions
-    from digits.worker.network import functional_models
 
     functional_models.install()
     x = np.random.default_rng(0).uniform(0.1, 0.9, (2, 4, 6, 8)).astype(np.float32)

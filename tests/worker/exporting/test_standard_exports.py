@@ -23,6 +23,16 @@ from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
 from digits.kinds import standard_networks
 from tests.datasets import manifest_of
+from tests.worker.lazily import (
+    conversion,
+    exported,
+    feeds,
+    inference,
+    keras_model,
+    network_loader,
+    variables,
+    verification,
+)
 
 # The greatest difference to the network, relative to the largest output. In int8, that of random weights is large.
 TOLERANCES = dict.fromkeys(FORMATS, 1e-4) | {"litert-float16": 0.01, "litert-int8": 0.9}
@@ -117,9 +127,6 @@ def export_all(name: str, folder: Path, formats: list[str]) -> dict[str, tuple[f
 
     Call it with `in_child`, because it uses TensorFlow.
     """
-    from digits.worker.exporting import conversion, keras_model, verification
-    from digits.worker.exporting.exported import Exported, NotExportable, ServedModel
-
     found = build(name, folder)
     random, shape = np.random.default_rng(0), (4, *found.input_shape)
     inputs = random.normal(size=shape) if found.traced.latent else random.integers(0, 256, shape)
@@ -131,16 +138,18 @@ def export_all(name: str, folder: Path, formats: list[str]) -> dict[str, tuple[f
         runtime, _, precision = format.partition("-")
         try:
             if runtime == "savedmodel":
-                conversion.write_saved_model(ServedModel(found), file.parent)
+                conversion.write_saved_model(exported.ServedModel(found), file.parent)
             elif runtime == "keras":
                 keras_model.write_keras(found, file)
             elif runtime == "onnx":
-                conversion.write_onnx(Exported(found), found, file)
+                conversion.write_onnx(exported.Exported(found), found, file)
             else:
                 calibration = inputs if precision == "int8" else None
-                conversion.write_litert(Exported(found), found, file, precision or "float32", calibration)
+                conversion.write_litert(
+                    exported.Exported(found), found, file, precision or "float32", calibration
+                )
             verified = verification.verify(found, file, runtime, inputs, 1)
-        except NotExportable as fault:
+        except exported.NotExportable as fault:
             results[format] = fault.message
         else:
             assert verified.difference is not None and math.isfinite(verified.difference)
@@ -158,10 +167,6 @@ def build(
     """Return a network that was never trained, with the mean subtraction that it recommends and ``changes``."""
     from keras.src.applications import convnext, efficientnet_v2, mobilenet_v3, resnet
 
-    from digits.worker import network_loader
-    from digits.worker.input import feeds
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore
     from digits.worker.training.models.trained import Trained
 
     # More blocks repeat the same operations.
@@ -192,7 +197,7 @@ def build(
     )
     prepare = feeds.preparation(manifest, folder, network.values["use_mean"], crop, augment)
     net = network_loader.load_for(manifest, folder, folder / "network.py", prepare.shape)
-    store = VariableStore()
+    store = variables.VariableStore()
     traced = inference.trace(net, store)
     for variable in store.variables.values():
         if variable.dtype.is_floating:  # some are initially zero

@@ -11,6 +11,8 @@ import pytest
 
 from digits.core import schema
 from digits.core.recipe import Augment, Flip, QuadRotation
+from digits.worker.failure import UserFault
+from tests.worker.lazily import affine, augment, tf
 
 ALL = {
     "flip": "fliplrud",
@@ -42,10 +44,6 @@ def flat(count: int, color: tuple[int, ...], side: int = 8) -> np.ndarray:
 
 
 def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     chosen = Augment(**settings)
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     moved, inside = augment.augment_geometry(tf.constant(images), chosen, draws)
@@ -53,20 +51,12 @@ def _moved(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] =
 
 
 def _colored(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> np.ndarray:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     pixels = tf.constant(images, tf.float32)
     return augment.augment_colors(pixels, Augment(**settings), draws).numpy()
 
 
 def _blended(images: np.ndarray, settings: dict[str, Any], seed: tuple[int, int] = (1, 2)) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     draws = augment.Draws(tf.constant(seed), tf.constant(len(images)))
     chosen = Augment(**settings)
     blended, share = augment.blend(tf.constant(images, tf.float32), chosen, draws)
@@ -151,13 +141,8 @@ def test_the_warp_matches_moving_whole_pixels(in_child: Any, settings: dict[str,
 
 
 def _turned(images: np.ndarray, degrees: list[float], zooms: list[float]) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-    from digits.worker.input.affine import AffineMap
-
     matrix = augment.rotation_matrix(tf.constant(np.radians(degrees), tf.float32), tf.constant(zooms))
-    turning = AffineMap(matrix, tf.zeros([len(images), 2]), *images.shape[1:3])
+    turning = affine.AffineMap(matrix, tf.zeros([len(images), 2]), *images.shape[1:3])
     return [part.numpy() for part in turning.warp(tf.constant(images))]
 
 
@@ -291,10 +276,6 @@ def test_mixup_and_cutmix_divide_the_images(in_child: Any) -> None:
 
 
 def _operations() -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     draws = augment.Draws(tf.constant([1, 2]), tf.constant(2000))
     return {name: draws.is_chosen(name).numpy() for name in augment.OPERATIONS}
 
@@ -318,10 +299,6 @@ def test_randaugment_with_a_small_magnitude_changes_little(in_child: Any) -> Non
 
 
 def _operations_of_color() -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     ramp = tf.reshape(tf.range(256, dtype=tf.float32), [1, 16, 16, 1])
     half = tf.constant([0.5])
     return (
@@ -378,10 +355,6 @@ def test_a_seed_still_gives_the_recorded_images(in_child: Any) -> None:
 
 
 def _compiled() -> Any:
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     images = np.random.default_rng(1).integers(0, 256, (6, 12, 12, 3), np.uint8)
     chosen = Augment(**{**ALL, "noise": 0})
     # XLA draws different numbers for the same seed, so pass both the same numbers.
@@ -436,26 +409,17 @@ def test_invalid_settings_are_refused(settings: dict[str, Any], words: str) -> N
 def test_settings_incompatible_with_the_images_are_refused(
     tensorflow: None, settings: Augment, words: str
 ) -> None:
-    from digits.worker.failure import UserFault
-    from digits.worker.input import augment
-
     with pytest.raises(UserFault, match=words):
         augment.check(settings, (10, 20, 3))
 
 
 def test_every_setting_is_tested(tensorflow: None) -> None:
-    from digits.worker.input import augment
-
     augment.check(schema.convert(ALL, Augment), (12, 12, 3))
     assert set(ALL) == set(Augment.__struct_fields__)
 
 
 def _any_settings(tries: int) -> list[str]:
     """Return the errors of random combinations of settings."""
-    import tensorflow as tf
-
-    from digits.worker.input import augment
-
     chance = np.random.default_rng(5)
     faults = []
     for number in range(tries):

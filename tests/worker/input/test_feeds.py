@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 
 from digits.core.events import InputPrepared
 from digits.data import manifest
+from digits.data.records import records
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.numbers import Numbers
+from digits.worker.failure import UserFault, describe
 from digits.worker.input import memory
 from tests.datasets import manifest_of
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
+from tests.worker.lazily import tf
 
 
 @pytest.fixture
@@ -74,8 +77,6 @@ def test_a_single_leftover_record_joins_the_last_batch(input: Any) -> None:
 def test_records_are_decoded_in_the_requested_order(
     in_child: Any, tmp_path: Path, encoding: str, budget: float
 ) -> None:
-    from digits.data.records import records
-
     write_dataset(tmp_path, {"train": 9}, size=6, channels=3, encoding=encoding)
     with records.SplitReader(tmp_path, manifest.load(tmp_path).splits["train"]) as reader:
         expected = [reader.read(number) for number in (7, 0, 3, 8)]
@@ -99,8 +100,6 @@ def test_damaged_shards_are_named(in_child: Any, tmp_path: Path, budget: float) 
 
 
 def _failure(folder: Path, budget: float) -> tuple[str, list[Any]]:
-    from digits.worker.failure import UserFault, describe
-
     try:
         _taken(folder, budget, [[0, 1]])
     except UserFault as fault:
@@ -111,8 +110,6 @@ def _failure(folder: Path, budget: float) -> tuple[str, list[Any]]:
 
 
 def _taken(folder: Path, budget: float, batches: list[list[int]]) -> Any:
-    import tensorflow as tf
-
     from digits.worker.input import feeds as input
 
     split = input.Records(folder, manifest.load(folder), "train", budget)
@@ -244,8 +241,6 @@ def test_images_are_placed_on_the_requested_device(in_own_child: Any, tmp_path: 
 
 def _placed(folder: Path, budget: float) -> list[tuple[np.ndarray, str]]:
     """Return images that are placed on the second device, and on the first one, with their device."""
-    import tensorflow as tf
-
     from digits.worker.input import feeds as input
 
     (processor,) = tf.config.list_physical_devices("CPU")

@@ -14,6 +14,7 @@ from digits.data.targets.boxes import Boxes
 from digits.worker.failure import UserFault
 from digits.worker.input import image_input
 from tests.datasets import manifest_of
+from tests.worker.lazily import display, preparation
 
 
 def manifest_of_boxes(**properties: Any) -> Manifest:
@@ -44,3 +45,9 @@ def test_models_of_other_arrays_do_not_predict_from_images(properties: dict[str,
 def test_an_image_that_cannot_be_read_is_refused() -> None:
     with pytest.raises(UserFault, match="The image cannot be read: "):
         image_input.read(b"GIF89a", manifest_of_boxes())
+
+
+def test_arrays_of_numbers_are_displayed_in_their_range(tensorflow: None) -> None:
+    prepare = preparation.Preparation(np.zeros(1, np.float32), None, (1, 3, 1), image_dtype="float32")
+    shown = display.as_pixels(np.array([-500, 0, 500], np.float32).reshape(1, 1, 3, 1), prepare)
+    assert shown.ravel().tolist() == [0, 128, 255]

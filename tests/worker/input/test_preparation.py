@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core.recipe import Augment
+from tests.worker.lazily import preparation, tf
+
 
 def test_crops_are_random_in_training_and_central_in_validation(in_child: Any) -> None:
     central, padded, random, same = in_child(_windows)
@@ -22,8 +25,6 @@ def test_crops_are_random_in_training_and_central_in_validation(in_child: Any) -
 
 
 def _windows() -> Any:
-    import tensorflow as tf
-
     from digits.worker.input.preparation import Preparation
 
     def at_random(preparation: Preparation, images: tf.Tensor) -> np.ndarray:
@@ -66,17 +67,12 @@ def _white(images: np.ndarray) -> np.ndarray:
 
 
 def _prepared() -> Any:
-    import tensorflow as tf
-
-    from digits.core.recipe import Augment
-    from digits.worker.input.preparation import Preparation
-
     images = np.random.default_rng(1).integers(0, 256, (6, 6, 6, 1), np.uint8)
     mean = np.full((6, 6, 1), 100, np.float32)
     mean[0] = 50
     chosen = Augment(flip="flipud", whitening=True)
     weights = np.array([0.5, 1, 2], np.float32)
-    prepare = Preparation(mean, 4, (6, 6, 1), chosen, weights)
+    prepare = preparation.Preparation(mean, 4, (6, 6, 1), chosen, weights)
     labels = tf.constant([0, 1, 2, 0, 1, 2], tf.int64)
     trained, targets = prepare.for_training(tf.constant(images), labels, tf.constant([3, 4]))
     numbers = {name: value.numpy() for name, value in targets.items()}
@@ -91,12 +87,7 @@ def test_padding_is_zero_after_mean_subtraction(in_child: Any) -> None:
 
 
 def _padded() -> Any:
-    import tensorflow as tf
-
-    from digits.core.recipe import Augment
-    from digits.worker.input.preparation import Preparation
-
-    prepare = Preparation(np.full(1, 50, np.float32), None, (5, 5, 1), Augment(pad_crop=2))
+    prepare = preparation.Preparation(np.full(1, 50, np.float32), None, (5, 5, 1), Augment(pad_crop=2))
     images = tf.fill([80, 5, 5, 1], tf.constant(200, tf.uint8))
     return prepare.for_training(images, tf.zeros([80], tf.int64), tf.constant([3, 4]))[0].numpy()
 
@@ -109,13 +100,8 @@ def test_blended_images_have_both_labels(in_child: Any) -> None:
 
 
 def _blended_targets() -> Any:
-    import tensorflow as tf
-
-    from digits.core.recipe import Augment
-    from digits.worker.input.preparation import Preparation
-
     weights = np.array([1, 2, 3], np.float32)
-    prepare = Preparation(np.zeros(1, np.float32), None, (5, 5, 1), Augment(mixup=1.0), weights)
+    prepare = preparation.Preparation(np.zeros(1, np.float32), None, (5, 5, 1), Augment(mixup=1.0), weights)
     images, labels = tf.zeros([3, 5, 5, 1], tf.uint8), tf.constant([0, 1, 2], tf.int64)
     _, targets = prepare.for_training(images, labels, tf.constant([3, 4]))
     return {name: value.numpy() for name, value in targets.items()}
@@ -130,10 +116,6 @@ def test_images_are_gathered_as_bytes(in_child: Any, shape: tuple[int, int, int]
 
 
 def _gathered(images: np.ndarray, positions: list[int]) -> np.ndarray:
-    import tensorflow as tf
-
-    from digits.worker.input import preparation
-
     signature = [tf.TensorSpec((None, *images.shape[1:]), tf.uint8), tf.TensorSpec([None], tf.int64)]
     return tf.function(preparation.gather_records, autograph=False, input_signature=signature)(
         images, positions

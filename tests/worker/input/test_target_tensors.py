@@ -13,6 +13,8 @@ from digits.data.targets.boxes import Boxes
 from digits.data.targets.mask import IGNORED, Mask
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
+from digits.worker.failure import UserFault
+from tests.worker.lazily import augment, target_tensors, tf
 
 COUNT, SIDE = 24, 24
 GEOMETRIC = [
@@ -34,14 +36,16 @@ def scene() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _prepared(form: type[Target], y: np.ndarray, settings: dict[str, Any], crop: int | None = None) -> Any:
-    import tensorflow as tf
-
     from digits.worker.input.preparation import Preparation
-    from digits.worker.input.target_tensors import TENSORS
 
     images, *_ = scene()
     preparation = Preparation(
-        np.zeros(1, np.float32), crop, images.shape[1:], Augment(**settings), None, TENSORS[form]
+        np.zeros(1, np.float32),
+        crop,
+        images.shape[1:],
+        Augment(**settings),
+        None,
+        target_tensors.TENSORS[form],
     )
     x, targets = preparation.for_training(tf.constant(images), tf.constant(y), tf.constant([3, 4]))
     shown, validated = preparation.for_validation(tf.constant(images), tf.constant(y))
@@ -134,9 +138,6 @@ def test_blending_is_refused_for_spatial_targets(in_child: Any) -> None:
 
 
 def _refuses_blending() -> None:
-    from digits.worker.failure import UserFault
-    from digits.worker.input import augment
-
     for settings in (Augment(mixup=0.2), Augment(cutmix=1.0)):
         augment.check(settings, (8, 8, 3))
         with pytest.raises(UserFault, match="MixUp and CutMix"):

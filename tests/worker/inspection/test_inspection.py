@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from tests.worker import networks
+from tests.worker.conftest import snapshot
+from tests.worker.lazily import serve_inference
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 # Its Grad-CAM has a simple formula: the gradient of a score is the same at every position.
@@ -27,10 +29,7 @@ PIXELS = np.random.default_rng(3).integers(0, 256, (12, 12, 1), np.uint8)
 
 
 def inspect_and_explain(job: Path, image: Path) -> Any:
-    from digits.worker.tasks.serve_inference import Service
-    from tests.worker.conftest import snapshot
-
-    service = Service(job)
+    service = serve_inference.Service(job)
     base = {"snapshot": "snapshot_1.ckpt", "image": str(image)}
     explained = [
         answer(service, base | {"call": "explain", "method": method, "output": output})["heat_map"]
@@ -101,9 +100,7 @@ def answer(service: Any, request: dict[str, Any]) -> Any:
 
 
 def linear(job: Path, image: Path) -> Any:
-    from digits.worker.tasks.serve_inference import Service
-
-    service = Service(job)
+    service = serve_inference.Service(job)
     asked = {"snapshot": "snapshot_4.ckpt", "image": str(image), "call": "explain"}
     found = answer(service, asked | {"method": "integrated_gradients"})["heat_map"]
     filters = answer(service, asked | {"call": "filters", "snapshots": ["snapshot_4.ckpt"]})
@@ -127,9 +124,7 @@ def test_a_network_without_maps_has_integrated_gradients_only(
 
 
 def refusals_and_filters(job: Path, image: Path) -> Any:
-    from digits.worker.tasks.serve_inference import Service
-
-    service = Service(job)
+    service = serve_inference.Service(job)
     base = {"snapshot": "snapshot_1.ckpt", "image": str(image)}
     refused = [
         answer(service, base | more)

@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.worker.lazily import batch_norm, tf
+
 
 def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> list[Any]:
     """Compare Keras' layer and ours: output, gradients and moving averages, and whether each is fused."""
     import keras
-    import tensorflow as tf
-
-    from digits.worker.network import batch_norm
 
     batch_norm.install()
     kind = keras.layers.BatchNormalization
@@ -24,8 +23,6 @@ def _both(shape: tuple[int, ...], training: bool, settings: dict[str, Any]) -> l
 def _values(
     call: Any, kind: type, settings: dict[str, Any], x: Any, training: bool
 ) -> tuple[list[Any], bool]:
-    import tensorflow as tf
-
     layer = kind(momentum=0.7, epsilon=1e-3, **settings)
     layer.build(x.shape)
     for weight in layer.weights:

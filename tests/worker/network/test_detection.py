@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.worker.lazily import api, detection, tf
+
 
 def _maps(strength: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return maps of 8×6 cells with two objects, of a certain strength, and the objects in pixels."""
@@ -25,28 +27,24 @@ def _maps(strength: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _results(strength: float) -> dict[str, Any]:
-    import tensorflow as tf
-
-    from digits.worker.network.api import decode_boxes, detection_loss
-
     scores, edges, y = _maps(strength)
     with tf.GradientTape() as tape:
         logits = tf.constant(scores)
         tape.watch(logits)
-        loss = detection_loss(logits, edges, y, 4)
-    nothing = detection_loss(scores, edges, np.full_like(y, -1), 4)
+        loss = api.detection_loss(logits, edges, y, 4)
+    nothing = api.detection_loss(scores, edges, np.full_like(y, -1), 4)
     ignoring = y.copy()
     ignoring[0, 1, 4] = -2
     with tf.GradientTape() as ignoring_tape:
         ignoring_tape.watch(logits)
-        ignored = detection_loss(logits, edges, ignoring, 4)
+        ignored = api.detection_loss(logits, edges, ignoring, 4)
     return {
         "loss": float(loss),
         "gradient": tape.gradient(loss, logits).numpy(),
         "nothing": float(nothing),
         "ignoring": ignoring_tape.gradient(ignored, logits).numpy(),
-        "boxes": decode_boxes(scores, edges, 4, count=5).numpy(),
-        "more": decode_boxes(scores, edges, 4, count=200).shape.as_list(),
+        "boxes": api.decode_boxes(scores, edges, 4, count=5).numpy(),
+        "more": api.decode_boxes(scores, edges, 4, count=200).shape.as_list(),
     }
 
 
@@ -76,11 +74,7 @@ def test_regions_to_ignore_are_neither_objects_nor_background(in_child):
 
 
 def _assigned(boxes: list[list[float]], are_objects: list[bool]) -> list[list[int]]:
-    import tensorflow as tf
-
-    from digits.worker.network.detection import assign_cells
-
-    found = assign_cells(tf.constant([boxes], tf.float32), tf.constant([are_objects]), 4, 6)
+    found = detection.assign_cells(tf.constant([boxes], tf.float32), tf.constant([are_objects]), 4, 6)
     return found.numpy()[0].tolist()
 
 
@@ -99,13 +93,9 @@ def test_cells_near_the_center_predict_the_smallest_object(in_child):
 
 
 def _iou_losses() -> Any:
-    import tensorflow as tf
-
-    from digits.worker.network.detection import iou_and_loss
-
     box = tf.constant([0.0, 0.0, 2.0, 2.0])
     others = tf.constant([[0.0, 0.0, 2.0, 2.0], [1.0, 0.0, 3.0, 2.0], [3.0, 0.0, 4.0, 2.0]])
-    return [values.numpy() for values in iou_and_loss(box, others)]
+    return [values.numpy() for values in detection.iou_and_loss(box, others)]
 
 
 def test_the_loss_of_boxes_grows_with_their_distance(in_child):
@@ -115,13 +105,11 @@ def test_the_loss_of_boxes_grows_with_their_distance(in_child):
 
 
 def _repeated() -> Any:
-    from digits.worker.network.api import decode_boxes
-
     scores = np.full((1, 8, 8, 2), -9.0, np.float32)
     edges = np.full((1, 8, 8, 4), 3.0, np.float32)
     scores[0, 4, 1, 0], scores[0, 4, 4, 1], scores[0, 4, 7, 0] = 3, 2, 1
     edges[0, 4, 4], edges[0, 4, 7] = [6, 3, 0, 3], [9, 3, -3, 3]  # the box of the first
-    return decode_boxes(scores, edges, 4, count=4).numpy()[0]
+    return api.decode_boxes(scores, edges, 4, count=4).numpy()[0]
 
 
 def test_of_overlapping_boxes_of_a_class_the_best_is_kept(in_child):

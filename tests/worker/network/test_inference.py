@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from digits.data.targets.class_index import ClassIndex
+from tests.worker.lazily import inference, network_loader, variables
 
 PLAIN = """
 def output(x, count):
@@ -84,15 +85,11 @@ def test_a_network_is_rebuilt_only_if_the_result_can_differ(
 
 def _count_builds(path: Path) -> tuple[int, str]:
     """Return how often the network was built, and the error reported in the end."""
-    from digits.worker import network_loader
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore
-
     output, reported = io.StringIO(), ""
     with contextlib.redirect_stdout(output):
         try:
             inference.trace_for_display(
-                network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
+                network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), variables.VariableStore()
             )
         except Exception as error:
             reported = str(error)

@@ -14,6 +14,7 @@ from digits.data.targets.mask import Mask
 from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.data.targets.target_image import TargetImage
+from tests.worker.lazily import api, tf, tower
 
 LOGITS = np.array([[2.0, -1.0], [0.5, 0.0]], np.float32)
 LABELS = np.array([[1, 0], [0, 1]], np.float32)
@@ -24,10 +25,6 @@ SOFTMAX = np.log1p(np.exp([-3.0, 0.5])).mean()
 
 def _applied(function: str, target: Target, *values: np.ndarray) -> Any:
     """Return the result of a function of ``digits`` in a network for ``target``."""
-    import tensorflow as tf
-
-    from digits.worker.network import api, tower
-
     built = tower.Tower(None, None, [1, 1, 1], target.outputs, True, False)
     built.target = target  # type: ignore[attr-defined]
     with tower.building(built, tower.Step()):

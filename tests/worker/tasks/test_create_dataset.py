@@ -37,6 +37,7 @@ from digits.worker.creation import report, shards
 from digits.worker.failure import UserFault
 from digits.worker.run import run_task
 from digits.worker.tasks import create_dataset
+from tests.worker.lazily import tf
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("no_process_remains")]
 
@@ -145,8 +146,6 @@ def test_other_programs_can_read_all_features(job: Path, source: Path, in_child:
 
 def _first_record(folder: Path) -> dict[str, Any]:
     """Read a record as in the documentation."""
-    import tensorflow as tf
-
     spec = json.loads((folder / "feature_spec.json").read_text())
     features = {
         name: tf.io.VarLenFeature(item["dtype"])

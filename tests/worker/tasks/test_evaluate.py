@@ -18,8 +18,10 @@ from digits.core.events import Progressed
 from digits.data import manifest
 from digits.data.models import evaluation
 from digits.data.targets.class_index import ClassIndex
+from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
+from tests.worker.lazily import batches
 
 RECORDS = 40
 SLOW_SECONDS = 10_000.0
@@ -58,7 +60,6 @@ def evaluate(tmp_path: Path, trained: Any, perform: Any) -> Callable[..., tuple[
 
 
 def fail_after(records: int) -> Callable[..., None]:
-    from digits.worker.failure import UserFault
     from digits.worker.tasks.evaluate import Collected
 
     add = Collected.add
@@ -90,7 +91,6 @@ def test_an_evaluation_that_fails_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training.models import batches
 
     monkeypatch.setattr(batches, "LARGE_BATCH", 10)
     with monkeypatch.context() as patch:
@@ -133,7 +133,6 @@ def test_an_evaluation_that_is_stopped_keeps_the_results_so_far(
     evaluate: Callable[..., tuple[Outcome, Path]], monkeypatch: pytest.MonkeyPatch, tensorflow: None
 ) -> None:
     from digits.worker.tasks import evaluate as task
-    from digits.worker.training.models import batches
 
     add = task.Collected.add
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -23,6 +26,7 @@ from digits.data.models import export as model_export
 from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.lazily import tf
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
@@ -103,8 +107,6 @@ def used(plain_tensorflow: subprocess.Popen[str]) -> Callable[..., dict[str, Any
 
 def expected(job_folder: Path, count: int = 2) -> Any:
     """Compute the outputs of a job's network for the same images. Call it with `in_child`, because it uses TensorFlow."""
-    import tensorflow as tf
-
     from digits.worker.training.models import trained
 
     found = trained.load(job_folder, "snapshot_1.ckpt")
@@ -293,9 +295,6 @@ return keras.layers.Dense(self.nclasses, name="dense")(keras.layers.Flatten()(ne
 
 def run_example(program: str, image: str) -> str:
     """Run an example that uses TensorFlow, which is imported already. Call it with `in_own_child`."""
-    import contextlib
-    import io
-    import runpy
     from unittest import mock
 
     with (
@@ -309,8 +308,6 @@ def run_example(program: str, image: str) -> str:
 
 def scores_of(job_folder: Path, image: str, padding: tuple[int, int]) -> Any:
     """Compute the output of a job's network for an image file, padded to this size. Call it with `in_child`."""
-    import tensorflow as tf
-
     from digits.worker.training.models import trained
 
     padded = Image.open(image).crop((0, 0, *padding))

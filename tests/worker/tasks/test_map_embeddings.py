@@ -16,6 +16,7 @@ from digits.data import manifest
 from digits.data.models import embedding_map, projector
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
+from tests.worker.lazily import map_embeddings
 
 SMALL = networks.classifier(
     """
@@ -120,8 +121,6 @@ def test_what_cannot_be_mapped_is_refused(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from digits.worker.tasks import map_embeddings
-
     _, model = compute(records=4)
     earlier = embedding_map.load(model, "map")
     small = write_dataset(tmp_path / "small", {"train": 8, "val": 2}, size=12, channels=1)
@@ -157,12 +156,10 @@ def test_what_cannot_be_mapped_is_refused(
 
 
 def test_constant_activations(tensorflow: None) -> None:
-    from digits.worker.tasks.map_embeddings import map_by_pca
-
-    coordinates, variance = map_by_pca(np.full((5, 3), 7, np.float32))
+    coordinates, variance = map_embeddings.map_by_pca(np.full((5, 3), 7, np.float32))
     assert not coordinates.any() and variance == 1
     line = np.array([[0], [1], [3], [7]], np.float32)
-    assert map_by_pca(line)[0].shape == (4, 2)
+    assert map_embeddings.map_by_pca(line)[0].shape == (4, 2)
 
 
 def test_maps_of_different_layers_have_different_names() -> None:

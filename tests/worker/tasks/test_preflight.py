@@ -13,10 +13,13 @@ import pytest
 from PIL import Image
 
 from digits.core import events
+from digits.data import manifest
+from digits.data.records import records
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.standard_networks import template
 from tests.worker import networks
 from tests.worker.conftest import Outcome, write_dataset
+from tests.worker.lazily import label_flow, network_loader, tf, tower, variables
 
 
 def result(outcome: Outcome) -> dict[str, Any]:
@@ -118,19 +121,13 @@ def test_only_classification_has_a_chance_level(
 
 def _label_flow(path: Path, batch: int | None = None) -> tuple[int, list[str]]:
     """Return the number of cross-entropies over classes in a network's loss, and the warnings."""
-    import tensorflow as tf
-
     from digits.kinds.network.targets import in_order
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
-    from digits.worker.training.step import label_flow
 
     with tf.Graph().as_default():
         x = tf.compat.v1.placeholder(tf.float32, [batch, 12, 12, 1])
         y = tf.compat.v1.placeholder(tf.int64, [batch])
         built = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))).build(
-            VariableStore(), tower.TRAIN, x, y
+            variables.VariableStore(), tower.TRAIN, x, y
         )
         losses = [item.loss for item in built.objectives]
         classes, outputs = built.tower.nclasses, in_order(built.output)
@@ -351,9 +348,6 @@ def test_other_losses_have_no_chance_level(preflight: Any) -> None:
     ],
 )
 def test_the_image_shows_the_first_batch(preflight: Any, gradients: Path, mean: str) -> None:
-    from digits.data import manifest
-    from digits.data.records import records
-
     outcome = preflight(networks.LINEAR, mean=mean, shuffle=False)
     assert result(outcome)["batch"] == [{"label": label} for label in ["right", "left", "down", "up"] * 2]
     sheet = image(outcome)

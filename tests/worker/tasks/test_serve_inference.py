@@ -14,8 +14,10 @@ import pytest
 from PIL import Image
 
 from digits.core import recipe
+from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import gradient
+from tests.worker.lazily import calls, predictor, serve_inference
 
 SNAPSHOT = "snapshot_4.ckpt"
 
@@ -147,9 +149,7 @@ def test_inference_preprocesses_images_like_training(job: Path, in_child: Any) -
 
 
 def _classify(model: Path, image: Path) -> Any:
-    from digits.worker.serving.predictor import Predictor
-
-    return Predictor(model, SNAPSHOT).predict(image)
+    return predictor.Predictor(model, SNAPSHOT).predict(image)
 
 
 def _by_hand(model: Path, pixels: np.ndarray) -> float:
@@ -174,11 +174,8 @@ def test_a_changed_network_is_refused(job: Path, gradient_image: Path, in_child:
 
 
 def _refusal(model: Path, image: Path, snapshot: str) -> str:
-    from digits.worker.failure import UserFault
-    from digits.worker.serving.predictor import Predictor
-
     try:
-        Predictor(model, snapshot).predict(image)
+        predictor.Predictor(model, snapshot).predict(image)
     except UserFault as refusal:
         return refusal.message
     return ""
@@ -207,9 +204,7 @@ def test_a_network_that_squeezes_its_output_keeps_the_batch_axis(
 
 
 def _classified(job_folder: Path, gradient_image: Path) -> list[tuple[str, float]]:
-    from digits.worker.serving.predictor import Predictor
-
-    return Predictor(job_folder, SNAPSHOT).predict(gradient_image)
+    return predictor.Predictor(job_folder, SNAPSHOT).predict(gradient_image)
 
 
 def test_a_network_that_accepts_no_image_is_refused(train: Any, gradient_image: Path, in_child: Any) -> None:
@@ -278,8 +273,6 @@ def test_an_error_in_the_network_is_shown_with_its_line(
 
 
 def _answer(model: Path, asked: dict[str, Any]) -> dict[str, Any]:
-    from digits.worker.tasks import serve_inference
-
     return serve_inference.Service(model).answer(asked, [])[0]
 
 
@@ -293,9 +286,6 @@ def test_outputs_are_attached_up_to_a_size(job: Path, gradient_image: Path, in_o
 
 
 def _bounded(model: Path, image: Path) -> list[Any]:
-    from digits.worker.serving import calls
-    from digits.worker.tasks import serve_inference
-
     service = serve_inference.Service(model)
     whole = service.answer(request(image, values=True), [])
     calls.MAX_TEXT_BYTES = 20

@@ -9,6 +9,7 @@ import pytest
 
 from digits.core.events import Built, Failed, Finished
 from tests.worker import networks
+from tests.worker.lazily import tf
 
 
 def rows(outcome: Any) -> list[tuple[str, str, list[int | None], int]]:
@@ -163,8 +164,6 @@ def test_graph_shows_layers_and_variables_by_name(visualize: Any) -> None:
 
 
 def _graph(folder: Path) -> dict[str, str]:
-    import tensorflow as tf
-
     (file,) = folder.iterdir()
     for event in tf.compat.v1.train.summary_iterator(str(file)):
         if event.graph_def:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core import events, recipe
+from digits.core import events, recipe, resume_point
 from digits.core.compute import Compute
 from digits.core.events import Failed, Finished, Measured, Resumed, Saved, Warned
 from digits.core.job import DeviceRequest
@@ -23,6 +23,7 @@ from digits.runtime.executors.processes import processes_in
 from tests.waiting import wait_until
 from tests.worker import networks
 from tests.worker.conftest import Outcome, Running, snapshot
+from tests.worker.lazily import rendezvous, snapshots
 
 # A convolution, regularization, batch normalization only where it does not depend on the batch, and no dropout.
 NETWORK = networks.classifier(
@@ -246,10 +247,6 @@ def test_all_workers_resume_at_the_point_that_the_lead_takes_long_to_choose(
     model: Any, gang: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a network file system, the other worker does not see the resume points yet."""
-    from digits.core import resume_point
-    from digits.worker.gang import rendezvous
-    from digits.worker.training.weights import snapshots
-
     folder = model(NETWORK, "slow", **SETTINGS)
     tasks = gang(folder, 2)
     tasks[0].wait_for(Saved)
@@ -310,8 +307,6 @@ def test_a_failure_of_one_worker_is_reported(model: Any, gang: Any) -> None:
 def test_a_worker_that_never_comes_is_reported(
     model: Any, gang: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.worker.gang import rendezvous
-
     monkeypatch.setattr(rendezvous, "DEADLINE_SECONDS", 1.0)
     alone = gang(model(NETWORK, **SETTINGS), 3, ranks=[0])[0].wait()
     assert alone.code == EXIT_PARTNER_LOST

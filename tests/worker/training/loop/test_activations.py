@@ -10,6 +10,7 @@ import pytest
 
 from tests.worker import networks
 from tests.worker.conftest import snapshot, write_dataset
+from tests.worker.lazily import tensorboard_log
 
 WITH_HISTOGRAMS = {"epochs": 8, "solver": {"type": "ADAM", "learning_rate": 0.01}, "histograms": True}
 
@@ -106,9 +107,7 @@ def test_a_histogram_counts_every_finite_number_once(in_child: Any) -> None:
 
 
 def _spread(values: np.ndarray) -> list[float]:
-    from digits.worker.training.loop.tensorboard_log import spread
-
-    return spread(values).numpy().tolist()
+    return tensorboard_log.spread(values).numpy().tolist()
 
 
 def test_a_network_that_needs_labels_for_inference_has_histograms(train: Any) -> None:

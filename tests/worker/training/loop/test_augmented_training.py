@@ -11,6 +11,7 @@ import pytest
 from digits.core import events
 from tests.worker import networks
 from tests.worker.conftest import snapshot, write_dataset
+from tests.worker.lazily import api, target_tensors, tf
 
 # Measures the input images as metrics.
 WATCHED = networks.classifier(
@@ -86,8 +87,6 @@ def test_standardization_applies_to_all_stages(train: Any, in_child: Any) -> Non
 
 
 def _seen_by_classifier(job: Path) -> float:
-    import tensorflow as tf
-
     from digits.worker.training.models import trained
 
     pixels = np.random.default_rng(1).integers(0, 256, (1, 12, 12, 1), np.uint8)
@@ -124,11 +123,6 @@ def test_a_blended_image_counts_for_both_labels(in_child: Any) -> None:
 
 
 def _losses() -> tuple[float, float, float]:
-    import tensorflow as tf
-
-    from digits.worker.input import target_tensors
-    from digits.worker.network import api
-
     logits = tf.constant([[2.0, 0.0], [0.5, 1.0]])
     labels, others = tf.constant([0, 1], tf.int64), tf.constant([1, 0], tf.int64)
     share, weights, other_weights = (

@@ -16,6 +16,7 @@ from digits.core.events import BestSnapshotChanged, Failed, Saved, Warned
 from digits.core.resume_point import resume_point
 from tests.worker import networks
 from tests.worker.conftest import snapshot
+from tests.worker.lazily import checkpoints, snapshots, tensorboard_log, tf
 from tests.worker.training.weights.test_resume import fails_at
 
 SETTINGS: dict[str, Any] = {"epochs": 4, "best_metric": "loss", "solver": {"type": "MOMENTUM"}}
@@ -24,8 +25,6 @@ SETTINGS: dict[str, Any] = {"epochs": 4, "best_metric": "loss", "solver": {"type
 @pytest.fixture
 def full(monkeypatch: pytest.MonkeyPatch, tensorflow: None) -> Callable[[Callable[[Path], bool]], None]:
     """Return a function that makes the disk full halfway through each snapshot that it selects."""
-    from digits.worker.training.weights import checkpoints, snapshots
-
     original = snapshots.save
 
     def make(is_full: Callable[[Path], bool]) -> None:
@@ -115,8 +114,6 @@ def test_a_training_resumes_while_the_disk_is_still_full(
 
 
 def test_other_write_errors_end_the_training(fail: Any, monkeypatch: Any, tensorflow: None) -> None:
-    from digits.worker.training.weights import snapshots
-
     def save(*arguments: Any) -> None:
         raise PermissionError(errno.EACCES, "not yours")
 
@@ -131,10 +128,7 @@ def test_the_tensorboard_log_continues_in_a_new_file(in_child: Any, tmp_path: Pa
 
 
 def _written(folder: Path) -> list[int]:
-    import tensorflow as tf
     from tensorflow.compat.v1.train import summary_iterator
-
-    from digits.worker.training.loop import tensorboard_log
 
     original, tensorboard_log.FULL_SECONDS = tf.io.TFRecordWriter, 0.0
     tf.io.TFRecordWriter = lambda path: original("/dev/full")

@@ -12,6 +12,7 @@ import pytest
 from digits.core import events
 from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
+from tests.worker.lazily import label_flow, network_loader, tf, tower, variables
 
 CHANCE, BATCH, SLOW, PROBABILITIES, LOGITS, ACTIVATION, TWICE = (
     "something else for the same image each time",
@@ -212,16 +213,12 @@ def test_usual_losses_cause_no_warnings(in_child: Any, tmp_path: Path) -> None:
 
 def _loss_warnings(folder: Path, text: str) -> list[str]:
     """Return the warnings about the loss of a network for four classes. Call it with `in_child`."""
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import tower
-    from digits.worker.network.variables import VariableStore
-    from digits.worker.training.step import label_flow
-
     path = folder / "network.py"
     path.write_text(text)
-    net, store = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
+    net, store = (
+        network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))),
+        variables.VariableStore(),
+    )
     known: list[Any] = []
 
     def build(x: Any, y: Any) -> list[Any]:

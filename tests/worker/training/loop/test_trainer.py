@@ -19,6 +19,7 @@ from digits.core.results.step_traces import file_name, steps_in
 from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
+from tests.worker.lazily import memory, predictor
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
@@ -81,8 +82,6 @@ def test_interval_zero_means_never_and_the_snapshot_holds_the_variables_by_name(
 
 
 def test_streamed_records_train_like_cached_ones(train: Any, trained: Any, monkeypatch: Any) -> None:
-    from digits.worker.input import memory
-
     kept = trained(networks.LINEAR, name="kept")
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     streamed = train(networks.LINEAR, name="streamed", epochs=2)
@@ -94,8 +93,6 @@ def test_streamed_records_train_like_cached_ones(train: Any, trained: Any, monke
 def test_a_network_file_system_that_fails_is_reported_and_the_training_resumes_with_the_same_bits(
     fail: Any, resume: Any, train: Any, gradients: Path, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.worker.input import memory
-
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     expected = train(networks.LINEAR, name="local")
     monkeypatch.setattr(file_systems, "is_network", lambda path: path == gradients)
@@ -293,9 +290,7 @@ def _right_answers(job_folder: Path, name: str) -> float:
     """Return the fraction of gradients that the trained model recognizes."""
     from PIL import Image
 
-    from digits.worker.serving.predictor import Predictor
-
-    classifier = Predictor(job_folder, name)
+    classifier = predictor.Predictor(job_folder, name)
     labels = ["right", "left", "down", "up"]
     right = []
     for number in range(12):

@@ -43,8 +43,20 @@ class Driver:
         return lambda *arguments: 50
 
 
+def reported(folder: Path, gpu: str, count: int) -> list[Any]:
+    """Return at least ``count`` reports about a ``gpu``."""
+    path = folder / "events.jsonl"
+    log = events.EventLog(path)
+    with usage.reported(log, "GPU", [gpu], interval=0.01):
+        deadline = time.monotonic() + 60
+        while len(events.read(path)[0]) < count and time.monotonic() < deadline:
+            time.sleep(0.01)
+    log.close()
+    return events.read(path)[0]
+
+
 @pytest.mark.parametrize(
-    ("memory", "reported"),
+    ("memory", "gpus"),
     [
         (
             SimpleNamespace(used=1, total=2),
@@ -54,31 +66,17 @@ class Driver:
     ],
 )
 def test_values_the_driver_does_not_report_are_omitted(
-    tmp_path: Path, monkeypatch: Any, memory: Any, reported: list[dict[str, Any]]
+    tmp_path: Path, monkeypatch: Any, memory: Any, gpus: list[dict[str, Any]]
 ) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", Driver(memory))
-    path = tmp_path / "events.jsonl"
-    log = events.EventLog(path)
-    with usage.reported(log, "GPU", ["0"], interval=0.01):
-        deadline = time.monotonic() + 60
-        while len(events.read(path)[0]) < 2 and time.monotonic() < deadline:
-            time.sleep(0.01)
-    log.close()
-    assert [event.gpus for event in events.read(path)[0]][:2] == [reported, reported]
+    assert [event.gpus for event in reported(tmp_path, "0", 2)][:2] == [gpus, gpus]
 
 
 def test_a_gpu_that_is_named_by_its_uuid_is_reported_with_its_index(tmp_path: Path, monkeypatch: Any) -> None:
     driver = Driver(SimpleNamespace(used=1, total=2))
     driver.nvmlDeviceGetIndex = lambda handle: 3  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pynvml", driver)
-    path = tmp_path / "events.jsonl"
-    log = events.EventLog(path)
-    with usage.reported(log, "GPU", ["GPU-1a2b"], interval=0.01):
-        deadline = time.monotonic() + 60
-        while not events.read(path)[0] and time.monotonic() < deadline:
-            time.sleep(0.01)
-    log.close()
-    assert [gpu["index"] for gpu in events.read(path)[0][0].gpus] == [3]
+    assert [gpu["index"] for gpu in reported(tmp_path, "GPU-1a2b", 1)[0].gpus] == [3]
 
 
 def test_a_hanging_driver_does_not_keep_the_training(tmp_path: Path, monkeypatch: Any) -> None:

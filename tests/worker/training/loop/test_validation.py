@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.worker.lazily import validation
+
 
 class _NoState:
     """Stands for a saved state: there is nothing to restore."""
@@ -57,8 +59,6 @@ class _Evaluation:
 
 
 def _validated(count: int, batch: int, limits: tuple[int, int] | None = None) -> tuple[Any, list[int]]:
-    from digits.worker.training.loop import validation
-
     if limits:
         validation.MAX_RECORD_VALUES, validation.MAX_RECORD_VALUES_PER_CALL = limits
     evaluation: Any = _Evaluation()

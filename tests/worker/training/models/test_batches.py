@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.worker.conftest import write_dataset
+from tests.worker.lazily import batch_prediction, feeds, tf
 
 RECORDS = 21
 TRAINING_SIZE = 8
@@ -37,8 +38,6 @@ def _nothing(count: int) -> bool:
 
 def compute(accepts: Callable[[int], bool], counts: list[int]) -> Any:
     """Compute batches of ``counts`` records; return sums, doubles and a number per batch, and all sizes."""
-    import tensorflow as tf
-
     from digits.worker.training.models.batches import Batches
 
     sizes = []
@@ -85,8 +84,6 @@ def test_a_network_that_accepts_no_batch_raises_its_own_error(in_child: Any) -> 
 
 
 def squeeze(counts: list[int]) -> Any:
-    import tensorflow as tf
-
     from digits.worker.training.models.batches import Batches
 
     batches = Batches(lambda x: tf.squeeze(x), TRAINING_SIZE)
@@ -98,12 +95,12 @@ def test_a_network_that_drops_the_batch_axis_gets_two_records(in_child: Any) -> 
 
 
 def read(folder: Path, places: list[int], size: int) -> Any:
-    from digits.worker.input import feeds
-    from digits.worker.training.models.batch_prediction import in_batches
-
     records = feeds.Records(folder, feeds.load_manifest(folder), "val", budget_bytes=0)
     sums = lambda pixels, y: (pixels.numpy().sum((1, 2, 3)).tolist(), y.numpy().tolist())  # noqa: E731
-    batches = [(part.tolist(), *values) for part, values in in_batches(records, np.array(places), size, sums)]
+    batches = [
+        (part.tolist(), *values)
+        for part, values in batch_prediction.in_batches(records, np.array(places), size, sums)
+    ]
     records.close()
     return batches
 

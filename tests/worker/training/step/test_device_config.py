@@ -10,11 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core import events
 from digits.core.events import Measured, Progressed, Warned
 from digits.core.recipe import Solver
 from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.lazily import (
+    device_config,
+    network_loader,
+    optimizers,
+    preparation,
+    step_function,
+    streams,
+    tf,
+    training_step,
+    variables,
+)
 from tests.worker.training.loop.test_activations import histograms
 
 SGD = {"type": "SGD", "learning_rate": 0.05}
@@ -218,8 +230,6 @@ def test_a_network_can_require_one_device(train: Any, model: Any, in_own_child: 
 
 def _on_processors(in_own_child: Any, task: Path, count: int = 2) -> Outcome:
     """Run a task in a child process in which the CPU counts as several devices."""
-    from digits.core import events
-
     code = in_own_child(_run_on_processors, str(task), count)
     return Outcome(
         code, events.read(task / "events.jsonl")[0], (task / "output.log").read_text(), task.parent
@@ -227,8 +237,6 @@ def _on_processors(in_own_child: Any, task: Path, count: int = 2) -> Outcome:
 
 
 def _run_on_processors(task: str, count: int) -> int:
-    import tensorflow as tf
-
     from digits.worker import run
 
     output = os.open(Path(task) / "output.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -340,11 +348,7 @@ def test_a_step_that_overflows_is_skipped(in_child: Any) -> None:
 
 def _overflowing_steps() -> tuple[list[int], list[float]]:
     """Run steps of which the second and the last overflow; two finite ones in a row double the scale."""
-    import tensorflow as tf
-
-    from digits.worker.training.step.optimizers import LossScale
-
-    scale = LossScale(first=8.0, patience=2)
+    scale = optimizers.LossScale(first=8.0, patience=2)
     count = tf.Variable(0)
 
     @tf.function
@@ -437,31 +441,20 @@ def test_a_variable_on_another_device_is_named(in_own_child: Any, tmp_path: Path
 
 
 def _remark_on_variables_elsewhere(path: Path) -> str:
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.input.preparation import Preparation
-    from digits.worker.network.variables import VariableStore
-    from digits.worker.randomness.streams import Randomness
-    from digits.worker.training.step.device_config import DeviceConfig
-    from digits.worker.training.step.optimizers import Optimizer
-    from digits.worker.training.step.step_function import StepFunction
-    from digits.worker.training.step.training_step import Phase, StepOptions, TrainingStep
-
     (processor,) = tf.config.list_physical_devices("CPU")
     tf.config.set_logical_device_configuration(processor, [tf.config.LogicalDeviceConfiguration()] * 2)
-    shape, store = (12, 12, 1), VariableStore(device="/device:CPU:1")
-    prepare = Preparation(np.zeros(1, np.float32), None, shape)
-    config = DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
+    shape, store = (12, 12, 1), variables.VariableStore(device="/device:CPU:1")
+    prepare = preparation.Preparation(np.zeros(1, np.float32), None, shape)
+    config = device_config.DeviceConfig(devices=("/device:CPU:0",), batch_size=4, compiled=True)
     net = network_loader.load(path, shape, ClassIndex.of(list("abcd")))
     # XLA cannot use variables created in the same trace, so create them in a separate one.
     for options in (
-        StepOptions(Phase(Optimizer(Solver())), 1),
-        StepOptions(Phase(Optimizer(Solver())), 1, config),
+        training_step.StepOptions(training_step.Phase(optimizers.Optimizer(Solver())), 1),
+        training_step.StepOptions(training_step.Phase(optimizers.Optimizer(Solver())), 1, config),
     ):
         warnings = list[str]()
-        step = TrainingStep(net, store, prepare, Randomness(1), options)
-        training = StepFunction(step, warnings.append)
+        step = training_step.TrainingStep(net, store, prepare, streams.Randomness(1), options)
+        training = step_function.StepFunction(step, warnings.append)
         assert not training.is_compiled
     (warning,) = warnings
     return warning

@@ -9,6 +9,9 @@ from unittest import mock
 
 import pytest
 
+from digits.core import events, recipe
+from tests.worker.lazily import device_config
+
 
 class Configuration:
     """A fake ``tf.config`` of a machine with GPUs that records its settings."""
@@ -47,9 +50,6 @@ def _prepare(
     count: int, folder: Path, settings: dict[str, Any], assigned: str | None = None
 ) -> tuple[Any, ...]:
     """Apply a recipe's settings in a process that sees ``count`` GPUs, those that the environment ``assigned``."""
-    from digits.core import events, recipe
-    from digits.worker.training.step import device_config
-
     log = events.EventLog(folder / "events.jsonl")
     asked = recipe.Train(dataset="none", **settings)
     configuration = Configuration(count)

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from digits.core.recipe import Solver
+from tests.worker.lazily import optimizers, tf
+
 GRADIENTS = (np.array([0.5, -2.0]), np.array([0.1, 1.0]))
 START = np.array([1.0, -1.0])
 RATE = 0.1
@@ -124,21 +127,14 @@ FORMULAS_IN_FORM = "SGD MOMENTUM NESTEROV ADAGRAD ADAGRADDA ADADELTA ADAM ADAMW 
 
 
 def _kinds() -> list[str]:
-    from digits.worker.training.step.optimizers import ALGORITHMS
-
-    return list(ALGORITHMS)
+    return list(optimizers.ALGORITHMS)
 
 
 def _two_steps(kinds: list[str]) -> dict[str, Any]:
-    import tensorflow as tf
-
-    from digits.core.recipe import Solver
-    from digits.worker.training.step.optimizers import Optimizer
-
     found = {}
     for kind in kinds:
         solver = {"momentum": 0.9, "rms_decay": 0.8, "beta_1": 0.7, "beta_2": 0.95, "weight_decay": 0.2}
-        optimizer = Optimizer(Solver(type=kind, learning_rate=RATE, **solver))
+        optimizer = optimizers.Optimizer(Solver(type=kind, learning_rate=RATE, **solver))
         variable = tf.Variable(START.astype(np.float32), name="model/w")
         for step, gradient in enumerate(GRADIENTS):
             optimizer.apply(

@@ -10,6 +10,7 @@ from digits.core.events import Measured
 from digits.core.recipe import Solver
 from tests.worker import networks
 from tests.worker.conftest import snapshot
+from tests.worker.lazily import tf, timeline, update_statistics
 
 RATE = 0.05
 # Two layers, of which the second has a bias, and the norms of their weights before each step.
@@ -59,33 +60,21 @@ def test_short_trainings_have_short_intervals(in_child: Any) -> None:
 
 
 def _intervals(totals: list[int]) -> list[int]:
-    from digits.worker.training.loop.timeline import measuring_interval
-
-    return [measuring_interval(total) for total in totals]
+    return [timeline.measuring_interval(total) for total in totals]
 
 
 def _measured_steps(total: int) -> list[int]:
-    from digits.worker.training.loop.timeline import measuring_interval, next_measured
-
     steps = [0]
-    while (step := next_measured(steps[-1], measuring_interval(total))) <= total:
+    while (step := timeline.next_measured(steps[-1], timeline.measuring_interval(total))) <= total:
         steps.append(step)
     return steps[1:]
 
 
 def _shown_layers(count: int) -> list[str]:
-    import tensorflow as tf
-
-    from digits.worker.training.step import update_statistics
-
     variables = [tf.Variable(tf.zeros([2, 2]), name=f"{number}/weights") for number in range(count)]
     return list(update_statistics._layers(variables))
 
 
 def _long_name() -> str:
-    import tensorflow as tf
-
-    from digits.worker.training.step import update_statistics
-
     (name,) = update_statistics._layers([tf.Variable(tf.zeros([2, 2]), name="x" * 90 + "/weights")])
     return name

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from digits.core.events import Built, Warned
+from digits.data.images import images
 from digits.data.targets.class_index import ClassIndex
 from tests.worker import networks
-from tests.worker.conftest import snapshot
+from tests.worker.conftest import gradient, snapshot
+from tests.worker.lazily import inference, network_loader, predictor, tf, variables
 
 PRETRAINED = networks.classifier(
     """
@@ -34,7 +36,6 @@ return slim.fully_connected(tf.concat(features, 1), self.nclasses, activation_fn
 def _write_models(folder: Path) -> np.ndarray:
     """Write a frozen graph, a SavedModel and a Keras model; return the weights of the latter."""
     import keras
-    import tensorflow as tf
 
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 12, 12, 1], name="input")
@@ -114,15 +115,10 @@ def test_a_network_can_have_several_outputs(
 
 
 def _predict(job_folder: Path, image: Path) -> Any:
-    from digits.worker.serving.predictor import Predictor
-
-    return Predictor(job_folder, "snapshot_6.ckpt").predict(image, 1)
+    return predictor.Predictor(job_folder, "snapshot_6.ckpt").predict(image, 1)
 
 
 def network_image(folder: Path) -> Path:
-    from digits.data.images import images
-    from tests.worker.conftest import gradient
-
     path = folder / "right.png"
     path.write_bytes(images.encode(gradient(0, 12, 1, np.random.default_rng(3)), "png"))
     return path
@@ -157,14 +153,8 @@ def test_a_generator_has_its_own_inputs(train: Any, in_child: Any) -> None:
 
 
 def _generated(path: Path) -> Any:
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore
-
     net = network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd")))
-    images = inference.trace(net, VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
+    images = inference.trace(net, variables.VariableStore(), (1, 1, 5)).function(tf.zeros([2, 1, 1, 5]))
     return tuple(images.shape.as_list()), images.dtype.name
 
 
@@ -214,14 +204,8 @@ def test_a_network_can_build_its_loss_in_inference(train: Any, in_child: Any) ->
 
 
 def _logits(path: Path) -> Any:
-    import tensorflow as tf
-
-    from digits.worker import network_loader
-    from digits.worker.network import inference
-    from digits.worker.network.variables import VariableStore
-
     function = inference.trace(
-        network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), VariableStore()
+        network_loader.load(path, (12, 12, 1), ClassIndex.of(list("abcd"))), variables.VariableStore()
     ).function
     return tuple(function(tf.zeros([2, 12, 12, 1])).shape.as_list())
 
@@ -325,8 +309,6 @@ def test_networks_can_load_checkpoints_themselves(
 
 
 def _write_checkpoint(path: str) -> None:
-    import tensorflow as tf
-
     tf.raw_ops.SaveV2(
         prefix=path,
         tensor_names=["old/weights", "old/biases"],

@@ -18,6 +18,7 @@ from digits.kinds.classification.views import Views as ClassificationViews
 from digits.kinds.views import Metric
 from tests.worker import networks
 from tests.worker.conftest import Outcome
+from tests.worker.lazily import checkpoints
 
 # The score of each validation, read from a script by its index.
 SCRIPTED = networks.classifier(
@@ -96,8 +97,6 @@ def test_a_kind_declares_the_direction_of_a_metric(
 
 
 def test_snapshots_in_production_are_kept(tmp_path: Path, tensorflow: None) -> None:
-    from digits.worker.training.weights.checkpoints import SnapshotRetention
-
     folder = tmp_path / "20260101-000000-abcdef"
     (folder / "train").mkdir(parents=True)
     for epoch, suffix in itertools.product(range(1, 5), snapshot_list.SUFFIXES):
@@ -106,7 +105,7 @@ def test_snapshots_in_production_are_kept(tmp_path: Path, tensorflow: None) -> N
     for number, model in enumerate((folder.name, "20260101-000001-abcdef"), start=1):
         models.promote(f"name{number}", Production(model, f"snapshot_{number}.ckpt", number, 1e9))
     events = EventLog(folder / "train" / EVENTS_FILE)
-    retention = SnapshotRetention(folder, 1, events)
+    retention = checkpoints.SnapshotRetention(folder, 1, events)
     assert [path.name for path in retention.superseded({"snapshot_4.ckpt"})] == [
         "snapshot_3.ckpt",
         "snapshot_2.ckpt",

@@ -10,8 +10,10 @@ import pytest
 
 from digits.core.events import Measured, Resumed, Warned
 from digits.core.resume_point import resume_point
+from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.lazily import predictor
 from tests.worker.training.weights.test_resume import same
 
 DATA, INDEX, POINT = ".data-00000-of-00001", ".index", ".resume.json"
@@ -90,11 +92,8 @@ def test_a_damaged_snapshot_is_refused_and_an_intact_one_named(
 
 
 def _refusal(job: Path, name: str) -> tuple[str, str]:
-    from digits.worker.failure import UserFault
-    from digits.worker.serving.predictor import Predictor
-
     try:
-        Predictor(job, name)
+        predictor.Predictor(job, name)
     except UserFault as refused:
         return refused.message, refused.hint
     return "", ""

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from digits.core.events import Warned, WeightsLoaded
+from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import snapshot as read_snapshot
+from tests.worker.lazily import restore, tf
 
 WANTED = {"model/conv1/weights": [3, 2], "model/conv1/biases": [2], "model/fc/weights": [2, 4]}
 
@@ -21,10 +23,6 @@ def _values() -> dict[str, np.ndarray]:
 
 def _restored(path: Path, values: dict[str, np.ndarray], other: dict[str, list[int]] | None = None) -> Any:
     """Return the report, and the names of variables that have the value of that name in ``values``."""
-    import tensorflow as tf
-
-    from digits.worker.training.weights import restore
-
     variables = {name: tf.Variable(tf.zeros(shape)) for name, shape in {**WANTED, **(other or {})}.items()}
     report = restore.restore(path, variables)
     same = [
@@ -34,8 +32,6 @@ def _restored(path: Path, values: dict[str, np.ndarray], other: dict[str, list[i
 
 
 def _old_checkpoint(folder: Path, version: int, prefix: str = "") -> Any:
-    import tensorflow as tf
-
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
         saved = [v1.get_variable(f"{prefix}{name}", initializer=value) for name, value in _values().items()]
@@ -60,14 +56,6 @@ def test_tensorflow_1_checkpoints_are_loaded(
     assert report.remark == "" and report.unused == []
 
 
-def _from_a_folder(folder: Path) -> Any:
-    return _restored(_old_checkpoint(folder, 2).parent, _values())
-
-
-def test_the_latest_checkpoint_in_a_folder_is_loaded(in_child: Any, tmp_path: Path) -> None:
-    assert in_child(_from_a_folder, tmp_path)[1] == list(WANTED)
-
-
 def _what_differs(folder: Path) -> Any:
     path = _old_checkpoint(folder, 2)
     other = {"model/fc/weights": [2, 5], "model/new/weights": [1], "model/conv1/biases_not_in_use": [2]}
@@ -87,35 +75,20 @@ def test_weights_that_do_not_match_are_reported(in_child: Any, tmp_path: Path) -
     assert "3 of 5 variables" in report.remark and "model/new/weights" in report.remark
 
 
-def _other_names(folder: Path) -> Any:
-    import tensorflow as tf
+def _from_a_folder(folder: Path) -> Any:
+    return _restored(_old_checkpoint(folder, 2).parent, _values())
 
-    values = _values()
-    renamed = {
-        "conv1/kernel": values["model/conv1/weights"],
-        "conv1/bias": values["model/conv1/biases"],
-        "fc/weights": values["model/fc/weights"],
-        "extra": np.zeros(3, "f"),
-    }
-    names = list(renamed)
+
+def _from_other_names(folder: Path) -> Any:
+    names = ["conv1/kernel", "conv1/bias", "fc/weights", "extra"]
+    tensors = [*_values().values(), np.zeros(3, "f")]
     tf.raw_ops.SaveV2(
-        prefix=str(folder / "other"),
-        tensor_names=names,
-        shape_and_slices=[""] * 4,
-        tensors=list(renamed.values()),
+        prefix=str(folder / "other"), tensor_names=names, shape_and_slices=[""] * 4, tensors=tensors
     )
-    return _restored(folder / "other", values)
-
-
-def test_names_of_other_frameworks_are_matched(in_child: Any, tmp_path: Path) -> None:
-    report, same = in_child(_other_names, tmp_path)
-    assert same == list(WANTED)
-    assert report.unused == ["extra"]
+    return _restored(folder / "other", _values())
 
 
 def _from_frozen_graph(folder: Path) -> Any:
-    import tensorflow as tf
-
     with tf.Graph().as_default() as graph:
         for name, value in _values().items():
             tf.identity(tf.constant(value, name=name), name=f"{name}/read")
@@ -123,25 +96,32 @@ def _from_frozen_graph(folder: Path) -> Any:
     return _restored(folder / "frozen_model.pb", _values())
 
 
-def test_a_frozen_graph_is_loaded(in_child: Any, tmp_path: Path) -> None:
-    assert in_child(_from_frozen_graph, tmp_path)[1] == list(WANTED)
-
-
-def _from_saved_model(folder: Path) -> Any:
-    import tensorflow as tf
-
+def _from_saved_model(folder: Path, name: str = "") -> Any:
     class Model(tf.Module):
         def __init__(self) -> None:
             super().__init__()
             self.all = [tf.Variable(value, name=name) for name, value in _values().items()]
 
     tf.saved_model.save(Model(), str(folder))
-    return _restored(folder, _values()), _restored(folder / "saved_model.pb", _values())
+    return _restored(folder / name, _values())
 
 
-def test_a_saved_model_is_loaded(in_child: Any, tmp_path: Path) -> None:
-    for _, same in in_child(_from_saved_model, tmp_path):
-        assert same == list(WANTED)
+@pytest.mark.parametrize(
+    ("load", "arguments"),
+    [
+        (_from_a_folder, ()),
+        (_from_other_names, ()),
+        (_from_frozen_graph, ()),
+        (_from_saved_model, ()),
+        (_from_saved_model, ("saved_model.pb",)),
+    ],
+)
+def test_other_formats_and_names_are_loaded(
+    in_child: Any, tmp_path: Path, load: Any, arguments: tuple[str, ...]
+) -> None:
+    report, same = in_child(load, tmp_path, *arguments)
+    assert same == list(WANTED)
+    assert load is not _from_other_names or report.unused == ["extra"]
 
 
 def _from_keras(folder: Path, layer: str, ending: str) -> Any:
@@ -179,9 +159,6 @@ def test_a_keras_model_is_loaded(
 
 
 def _fault(path: Path) -> tuple[str, str]:
-    from digits.worker.failure import UserFault
-    from digits.worker.training.weights import restore
-
     try:
         restore.restore(path, {})
     except UserFault as fault:
@@ -200,8 +177,6 @@ def test_an_unreadable_file_is_reported(in_child: Any, tmp_path: Path, name: str
 
 
 def _frozen(path: Path) -> Any:
-    from digits.worker.training.weights import restore
-
     frozen = restore.Frozen(_old_checkpoint(path, 2), ["conv1", "*/biases", "model/fc*", "nothing*"])
     names = [
         *WANTED,

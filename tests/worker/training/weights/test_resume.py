@@ -24,6 +24,7 @@ from digits.core.task import EXIT_BUSY
 from digits.runtime import standalone
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
+from tests.worker.lazily import checkpoints, memory, step_function
 
 # All kinds of random numbers: dropout of slim and Keras, augmentation, noise, a loop that draws in each iteration, and
 # TensorFlow's generators, in training and validation.
@@ -178,8 +179,6 @@ def test_resumes_exactly_with_streamed_images(
     often: None, model: Any, trained: Any, killed_at_random_moments: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The result is also that of a training with images in memory."""
-    from digits.worker.input import memory
-
     uninterrupted = trained(RANDOM, name="uninterrupted", **SETTINGS)
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     outcome, kills = killed_at_random_moments(model(RANDOM, name="killed", **SETTINGS), [signal.SIGKILL], 4)
@@ -413,18 +412,15 @@ def test_patience_is_checked_only_at_validations(
 
 def fails_at(patched: pytest.MonkeyPatch, step: int) -> None:
     """Make trainings fail at ``step``."""
-    from digits.worker.training.step.step_function import StepFunction
-    from digits.worker.training.weights import checkpoints
-
     patched.setattr(checkpoints, "MAX_TIME_FRACTION", math.inf)  # the resume point is the previous step
-    take = StepFunction.steps
+    take = step_function.StepFunction.steps
 
     def fail(self: Any, chunk: Any, rates: list[float], first_step: int) -> Any:
         if first_step + len(rates) > step:
             raise RuntimeError("broken")
         return take(self, chunk, rates, first_step)
 
-    patched.setattr(StepFunction, "steps", fail)
+    patched.setattr(step_function.StepFunction, "steps", fail)
 
 
 def test_files_a_killed_training_was_removing_are_removed(trained: Any, resume: Any) -> None:

@@ -9,12 +9,12 @@ from unittest import mock
 
 import numpy as np
 
+from digits.worker.failure import UserFault
 from tests.worker.conftest import snapshot
+from tests.worker.lazily import restore, snapshots, tf
 
 
 def test_snapshot_names(tensorflow: None, tmp_path: Path) -> None:
-    from digits.worker.training.weights import snapshots
-
     epochs = (1, 0.5, 0.25, 10, 100, 1 / 3)
     assert [snapshots.prefix(tmp_path, epoch).name for epoch in epochs] == [
         "snapshot_1.ckpt",
@@ -88,8 +88,6 @@ def test_every_damage_is_detected(in_child: Any, tmp_path: Path) -> None:
 
 
 def _undetected_damage(target: Path) -> list[tuple[str, int, str]]:
-    from digits.worker.training.weights import snapshots
-
     _save(target, {"model/w": [1.0, 2.0], "model/v": [3.0]})
     whole = {name: value.tobytes() for name, value in snapshot(target.parent, target.name).items()}
     unnoticed = []
@@ -113,29 +111,16 @@ def _undetected_damage(target: Path) -> list[tuple[str, int, str]]:
 
 
 def _save(target: Path, values: dict[str, list[float]]) -> None:
-    import tensorflow as tf
-
-    from digits.worker.training.weights import snapshots
-
     snapshots.save(target, {name: tf.Variable(value) for name, value in values.items()}, step=3)
 
 
 def _restore(source: Path, values: dict[str, list[float]]) -> Any:
-    import tensorflow as tf
-
-    from digits.worker.training.weights import restore
-
     variables = {name: tf.Variable(value) for name, value in values.items()}
     restored = restore.restore(source, variables)
     return {name: np.asarray(variable).tolist() for name, variable in variables.items()}, restored
 
 
 def _fault(source: Path) -> str:
-    import tensorflow as tf
-
-    from digits.worker.failure import UserFault
-    from digits.worker.training.weights import restore
-
     try:
         restore.restore(source, {"w": tf.Variable([0.0])})
     except UserFault as fault:
