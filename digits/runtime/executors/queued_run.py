@@ -129,7 +129,7 @@ class QueuedRun:
             self.state = Exit(out_of_memory=True)
         elif self.starts < MAX_STARTS or (job and job.status == "expired"):
             why = job.words if job else "its job is gone"
-            log.warning("submitting %s to %s again: %s", self.folder, self.queue.title, why)
+            log.info("submitting %s to %s again: %s", self.folder, self.queue.title, why)
             self.wait(f"{self.queue.title} {_PHASES['interrupted']}")
             self.seen_at = None
         else:

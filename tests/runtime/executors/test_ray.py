@@ -171,19 +171,6 @@ def test_a_job_that_is_killed_resumes_while_ray_still_takes_it_for_running(
     assert server.output(job).count("counts from") == 2
 
 
-def test_a_job_that_ray_fails_to_start_is_submitted_again(
-    server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("digits.runtime.executors.queued_run.FILE_SECONDS", 0.5)
-    ray.places = 0
-    job = server.run("finishes")
-    for count in (1, 2):
-        server.wait(lambda: len(ray.bodies) == count)  # noqa: B023
-        ray.kill(ray.bodies[-1]["submission_id"], **ACTOR_DIED)
-    ray.places = 1
-    assert server.wait_for_end(job) is Status.DONE, message(job)
-
-
 def test_a_job_that_ray_can_never_start_fails(
     server: ClusterServer, ray: RayServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import shutil
 import signal
 import sys
@@ -227,33 +226,6 @@ def test_jobs_are_accepted_while_nodes_are_drained_or_the_controller_is_away(
     assert server.wait_for_end(job) is Status.DONE
     healthy.kill("controller", signal.SIGTERM)
     assert refusal() == ""
-
-
-@pytest.mark.nightly
-def test_a_job_beyond_the_limit_of_submitted_jobs_waits_at_the_server(
-    tmp_path: Path, healthy: SlurmCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Limits per user need a database, so a script in place of `sbatch` refuses the second job as Slurm does."""
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.LIMIT_SECONDS", 0.0)
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    script = commands / "sbatch"
-    script.write_text(
-        f'#!/bin/sh\n[ -e {tmp_path}/full ] || exec /usr/bin/sbatch "$@"\n'
-        "echo 'sbatch: error: AssocMaxSubmitJobLimit' >&2\n"
-        "echo 'sbatch: error: Batch job submission failed: Job violates accounting/QOS policy (job submit limit, "
-        "user'\\''s size and/or time limits)' >&2\nexit 1\n"
-    )
-    script.chmod(0o755)
-    environment = {**healthy.environment, "PATH": f"{commands}:{os.environ['PATH']}"}
-    with SlurmServer(tmp_path / "jobs", healthy, environment=environment) as server:
-        first = server.run("hangs")
-        server.wait_for_output(first, "rank 0")
-        (tmp_path / "full").touch()
-        second = server.run("finishes")
-        server.wait(lambda: "your limit of submitted jobs at Slurm is reached" in second.waiting_for)
-        (tmp_path / "full").unlink()
-        assert server.wait_for_end(second) is Status.DONE
 
 
 def test_a_restarted_server_follows_its_jobs_while_the_controller_is_away(

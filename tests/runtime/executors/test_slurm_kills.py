@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import gevent
 import gevent.util
@@ -50,38 +50,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
     yield from open_cluster(tmp_path_factory.mktemp("slurm"))
 
 
-class Jobs(Protocol):
-    """A server below ``folder``, and its jobs by their ids. ``longest_pause`` is that between two kills, in seconds."""
-
-    folder: Path
-    longest_pause: float
-    program: tuple[str, str]  # of a task, after the interpreter and its options
-
-    def start(self) -> list[str]:
-        """Start the jobs of a round."""
-
-    def status(self, job: str) -> Status: ...
-
-    def failure(self, job: str) -> str: ...
-
-    def resume(self, job: str) -> None: ...
-
-    def result(self, job: str) -> Any:
-        """Return what is the same for a job that nobody disturbed."""
-
-    def expected(self, job: str) -> Any: ...
-
-    def remove(self, job: str) -> None: ...
-
-    def replace_server(self) -> None:
-        """Kill the server and start another one."""
-
-    def describe(self) -> str:
-        """Return the state of the server."""
-
-
 class Programs:
-    """Small programs that count, on a server in this process."""
+    """Small programs that count, on a server in this process: jobs by their ids.
+
+    ``longest_pause`` is that between two kills, in seconds; ``program`` is that of a task, after the interpreter.
+    """
 
     longest_pause = 2.0
     program = ("-c", PROGRAM)
@@ -91,6 +64,7 @@ class Programs:
         self.server = SlurmServer(folder, cluster)
 
     def start(self) -> list[str]:
+        """Start the jobs of a round."""
         return [self.server.run("counts").id for _ in range(4)]
 
     def status(self, job: str) -> Status:
@@ -103,6 +77,7 @@ class Programs:
         self.server.scheduler.resume(self._get(job))
 
     def result(self, job: str) -> list[float]:
+        """Return what is the same for a job that nobody disturbed."""
         return self.server.steps(self._get(job))
 
     def expected(self, job: str) -> list[int]:
@@ -178,6 +153,9 @@ class Trainings:
 
     def describe(self) -> str:
         return (self.folder / "digits.log").read_text()[-5000:]
+
+
+Jobs = Programs | Trainings
 
 
 class Victims:

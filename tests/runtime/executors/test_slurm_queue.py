@@ -170,19 +170,6 @@ def test_a_forgotten_job_is_submitted_again_once(server: FakeServer, slurm: Fake
 
 
 @pytest.mark.integration
-def test_a_restarted_server_finds_each_job(tmp_path: Path, slurm: FakeSlurm) -> None:
-    server = FakeServer(tmp_path / "jobs", slurm)
-    jobs = server.sweep(5, "hangs")
-    server.wait(lambda: server.are_in_queue(jobs))
-    server.stop()
-    with FakeServer(tmp_path / "jobs", slurm) as again:
-        found = [again.store.get(job.id, ToyJob) for job in jobs]
-        again.wait(lambda: again.are_in_queue(found))
-        assert [job.waiting_for for job in found] == [job.waiting_for for job in jobs]
-        assert slurm.submitted == 5
-
-
-@pytest.mark.integration
 @pytest.mark.parametrize("has_reached_slurm", [False, True])
 def test_a_run_whose_server_was_killed_during_its_submission_runs_and_starts_again(
     tmp_path: Path, slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch, has_reached_slurm: bool
@@ -352,9 +339,3 @@ WORDS = st.text(st.characters(blacklist_characters="|", blacklist_categories=["C
 def test_each_line_is_read(number: int, state: str, reason: str, start: int | None, comment: str) -> None:
     job = parse(f"{number}|{state}|{reason}|{'N/A' if start is None else start}|{comment}\n", "digits:")
     assert job and (job.id, job.reason, job.start, job.name) == (str(number), reason, start, comment)
-
-
-@given(st.text())
-def test_other_text_is_no_job(text: str) -> None:
-    if not re.match(r"\s*\d", text):
-        assert parse(text, "digits:") is None
