@@ -342,8 +342,15 @@ class _Search:
 
     @property
     def _train_counts(self) -> list[int]:
+        """The number of training images of each group; of a class, those that contain it."""
         train = self._manifest.splits.get("train")
-        return train.counts if train else []
+        if not train or not train.class_counts:
+            return train.counts if train else []
+        containing = dict(zip(self._manifest.contained, train.class_counts, strict=True))
+        return [
+            containing.get(name, count)
+            for name, count in zip(self._manifest.groups, train.counts, strict=True)
+        ]
 
     def add(
         self,

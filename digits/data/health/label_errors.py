@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 _CHUNK_RECORDS = 1 << 16
+# The probability of another class from which a label is suspect.
+SURE = 0.95
 
 # A record with a wrong class. ``split`` is the position of the split in `SPLITS`; ``given`` and ``suggested`` are
 # classes, and the confidences their probabilities.
@@ -56,6 +58,12 @@ def find(
     errors["given"], errors["suggested"] = given[places], suggested[places]
     errors["given_confidence"], errors["confidence"] = own[places], best[places]
     return sort(errors)
+
+
+def suspects(probabilities: NDArray[np.floating[Any]], given: NDArray[np.integer[Any]]) -> NDArray[Any]:
+    """Return those errors of `find` of whose other class a model is almost sure."""
+    errors = find(probabilities, given)
+    return errors[errors["confidence"] >= SURE]
 
 
 def sort(errors: NDArray[Any]) -> NDArray[Any]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from digits.core.splits import SPLITS
 from digits.data.file_cache import FileCache
 from digits.data.health import health, label_check
 from digits.data.health.health import Finding
-from digits.data.health.label_errors import LABEL_ERROR_DTYPE
+from digits.data.health.label_errors import LABEL_ERROR_DTYPE, suspects
 from digits.data.manifest import (
     FILE_NAME,
     HEALTH_FILE,
@@ -137,7 +137,8 @@ class RecordQuery:
     the id of a health ``finding``, and by ``ranges``. The number of classes stands for records that contain none.
 
     An ``evaluation``, the id of a model and the name of one of its evaluations with a slash between them, sorts the
-    records by their errors, the worst first. It can select those that are ``predicted`` as a class, or ``wrong``.
+    records by their errors, the worst first. It can select those that are ``predicted`` as a class, or ``wrong``: all
+    wrong predictions, or those with a ``suspect`` label.
     If another evaluation of the same records is ``compared`` with it, as the first one, the ``outcome`` selects one of
     `digits.data.models.comparison.GROUPS`.
     """
@@ -150,7 +151,7 @@ class RecordQuery:
     ranges: tuple[Range, ...] = ()
     evaluation: str = ""
     predicted: int | None = None
-    wrong: bool = False
+    wrong: Literal["", "1", "suspect"] = ""
     compared: str = ""
     outcome: str = ""
 
@@ -159,7 +160,7 @@ class RecordQuery:
         given = {"db": self.split, "q": self.text}
         given |= {name: "" if value is None else str(value) for name, value in self._groups.items()}
         given |= {"finding": self.finding} | {item.name: item.text for item in self.ranges}
-        given |= {"evaluation": self.evaluation, "wrong": "1" if self.wrong else ""}
+        given |= {"evaluation": self.evaluation, "wrong": self.wrong}
         given |= {"compare": self.compared, "outcome": self.outcome}
         given["predicted"] = "" if self.predicted is None else str(self.predicted)
         return {name: value for name, value in given.items() if value}
@@ -168,9 +169,9 @@ class RecordQuery:
         """Return the query without the filter whose argument is ``name``."""
         defaults: dict[str, Any] = {"q": {"text": ""}, "finding": {"finding": ""}}
         defaults |= {group: {group: None} for group in self._groups}
-        defaults |= {"predicted": {"predicted": None}, "wrong": {"wrong": False}}
+        defaults |= {"predicted": {"predicted": None}, "wrong": {"wrong": ""}}
         compared = {"compared": "", "outcome": ""}
-        defaults["evaluation"] = {"evaluation": "", "predicted": None, "wrong": False} | compared
+        defaults["evaluation"] = {"evaluation": "", "predicted": None, "wrong": ""} | compared
         kept = tuple(item for item in self.ranges if item.name != name)
         return replace(self, **defaults.get(name, {"ranges": kept}))
 
@@ -370,7 +371,9 @@ def _select_evaluated(
         likely, confidences = predictions.argmax(axis=1), predictions.max(axis=1)
         if query.predicted is not None:
             mask &= likely == query.predicted
-        if query.wrong:
+        if query.wrong == "suspect":
+            mask &= np.isin(np.arange(len(mask)), suspects(predictions, targets)["number"])
+        elif query.wrong:
             mask &= (likely != targets) & (targets >= 0)
         # The classes of a model that differ from those of the dataset cannot be shown.
         likely = None if result.classes else np.where(likely == targets, -1, likely)

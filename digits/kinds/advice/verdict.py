@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import mean
 from typing import Literal
 
 from digits.data.sources.plan import count_of
@@ -14,7 +15,8 @@ Action = Literal["use", "more_images", "fix_labels", "train_longer", "other_netw
 
 # As fractions of the way from the baseline to a perfect value.
 _NOTHING = 0.05
-_MEMORIZED_GAP = 0.25
+_OTHERWISE_GAP = 0.25
+_MEMORIZED_GAP = 0.15
 # Relative to the smallest loss.
 _RISEN_LOSS = 1.3
 _FALLING_LOSS = 0.98
@@ -25,7 +27,7 @@ _MIN_SUSPECTS, _SUSPECT_SHARE = 3, 0.01
 # A class is the problem if its score is this much lower than the mean.
 _WEAK_CLASS = 0.15
 # With more images in all, another network or other settings help more than some further images.
-_FEW_IMAGES = 2000
+_FEW_IMAGES = 1000
 _WIDE_INTERVAL = 0.2
 
 
@@ -87,12 +89,17 @@ class Outcome:
         return skill < _NOTHING or (self.baseline.value > 0 and low <= self.baseline.value)
 
     @property
+    def learned(self) -> float | None:
+        """The metric on the training records; None if it is unknown."""
+        return self.recalled if self.trained is None else self.trained
+
+    @property
     def memorizes(self) -> bool:
         """Whether it is much better on the training records than on others."""
-        trained = None if self.trained is None else self.skill(self.trained)
+        learned = None if self.learned is None else self.skill(self.learned)
         skill = self.skill(self.value)
-        if trained is not None and skill is not None:
-            return trained - skill >= _MEMORIZED_GAP
+        if learned is not None and skill is not None:
+            return learned - skill >= _MEMORIZED_GAP
         if not self.losses or self.training_loss is None:
             return False
         end = self.losses[-1]
@@ -104,22 +111,49 @@ class Outcome:
         trained, recalled = (
             None if value is None else self.skill(value) for value in (self.trained, self.recalled)
         )
-        return trained is not None and recalled is not None and trained - recalled >= _MEMORIZED_GAP
+        return trained is not None and recalled is not None and trained - recalled >= _OTHERWISE_GAP
 
     @property
     def underfits(self) -> bool:
-        """Whether it is not even fair on the training records, so that more of them would not help."""
-        trained = None if self.trained is None else self.skill(self.trained)
-        return trained is not None and trained < self.metric.grades[0]
+        """Whether it is not good on the training records either, so that more of them would not help."""
+        learned = None if self.learned is None else self.skill(self.learned)
+        return learned is not None and learned < self.metric.grades[1]
 
     @property
     def is_improving(self) -> bool:
-        """Whether the metric was still improving at the end, or without any skill, whether the loss was falling."""
-        if not self.is_guessing:
-            return improves(self.history, lower_is_better=self.metric.best == "lowest")
+        """Whether the metric was still improving at the end, or without any skill, whether the loss was falling.
+
+        Without any skill, the metric changes by chance, unless chance reaches 0.
+        """
+        is_known = not self.is_guessing or (self.baseline is not None and self.baseline.value == 0)
+        if is_known and improves(self.history, lower_is_better=self.metric.best == "lowest"):
+            return True
+        return self.is_guessing and self.is_loss_falling
+
+    @property
+    def is_loss_falling(self) -> bool:
+        """Whether the loss was still falling in the last quarter of the training."""
         quarter = max(1, len(self.losses) // 4)
         earlier, last = self.losses[:-quarter], self.losses[-quarter:]
         return bool(earlier) and min(last) < _FALLING_LOSS * min(earlier)
+
+    @property
+    def lacks_images(self) -> bool:
+        """Whether a class is far below the others, or there are too few records to be good."""
+        if self.weakest and self.weakest.is_far_below:
+            return True
+        return self.level != "good" and self.is_graded and self.training_records < _FEW_IMAGES
+
+    @property
+    def has_suspects(self) -> bool:
+        """Whether many labels are suspect. A network that memorizes is sure of its mistakes, too."""
+        enough = max(_MIN_SUSPECTS, _SUSPECT_SHARE * self.records)
+        return self.level != "poor" and self.suspects >= enough and not self.memorizes
+
+    @property
+    def is_graded(self) -> bool:
+        """Whether it is known what would be good."""
+        return self.skill(self.value) is not None
 
     @property
     def level(self) -> Level:
@@ -146,88 +180,113 @@ class Verdict:
     label: str
 
 
-def improves(values: Sequence[float], *, lower_is_better: bool) -> bool:
-    """Return whether ``values`` still improved in their last quarter by a notable part of the whole improvement."""
-    if len(values) < 4:
-        return False
-    ordered = [-value for value in values] if lower_is_better else list(values)
-    start = len(ordered) - max(1, len(ordered) // 4)
-    total = max(ordered) - ordered[0]
-    gain = max(ordered[start:]) - max(ordered[:start])
-    return total > 0 and gain > _STILL_IMPROVING * total
+@dataclass(frozen=True)
+class Rule:
+    """What to say about an outcome to which it ``applies``: a ``title``, the ``reason`` and the ``action``."""
+
+    applies: Callable[[Outcome], bool]
+    action: Action
+    reason: Callable[[Outcome], str]
+    title: Callable[[Outcome], str]
 
 
 def judge(outcome: Outcome) -> Verdict:
-    """Return the verdict on ``outcome``: the first rule that applies decides."""
-    level = outcome.level
-    action: Action
-    if level != "good" and outcome.predicts_otherwise:
-        title, action = "Predicts otherwise than it trains", "fix_network"
-        reasons = [_predicted_otherwise(outcome)]
-    elif level == "none":
-        assert outcome.baseline
-        action = _after_guessing(outcome)
-        title = outcome.baseline.title
-        reasons = [outcome.baseline.words]
-        if action == "train_longer":
-            reasons.append("The loss was still falling when the training ended.")
-        elif action == "more_images":
-            reasons.append(f"It has seen only {_training(outcome)}.")
-        else:
-            reasons.append("The training did not learn from these images.")
-    elif level != "good" and outcome.memorizes:
-        title, action = f"Memorizes its {_training(outcome)}", "more_images"
-        reasons = [_memorized(outcome)]
-    elif level != "good" and outcome.is_improving:
-        title, action = "Still improving", "train_longer"
-        changed = "fell" if outcome.metric.best == "lowest" else "rose"
-        reasons = [
-            f"The validation {outcome.metric.word} still {changed} in the last quarter of the training."
-        ]
-    else:
-        title, (action, reason) = _TITLES[level], _after_learning(outcome)
-        if outcome.skill(outcome.value) is None:
-            title = ""
-        reasons = [reason]
+    """Return the verdict on ``outcome``: the first one of `RULES` that applies."""
+    rule = next(rule for rule in RULES if rule.applies(outcome))
+    reasons = [rule.reason(outcome)]
+    if outcome.is_guessing and outcome.baseline:
+        reasons.insert(0, outcome.baseline.words)
     if outcome.interval and _is_wide(outcome):
         reasons.append(f"With only {count_of(outcome.records, outcome.noun)}, the interval is wide.")
-    return Verdict(level, title, " ".join(filter(None, reasons)), action, _label(action, outcome))
+    reason, label = " ".join(filter(None, reasons)), _label(rule.action, outcome)
+    return Verdict(outcome.level, rule.title(outcome), reason, rule.action, label)
 
 
-_TITLES: dict[Level, str] = {"good": "Good", "fair": "Fair", "poor": "Weak"}
+def improves(values: Sequence[float], *, lower_is_better: bool) -> bool:
+    """Return whether ``values`` still improved in their last quarter by a notable part of the whole improvement.
+
+    Its mean counts besides its best value, which single values may reach by chance.
+    """
+    if len(values) < 2:
+        return False
+    ordered = [-value for value in values] if lower_is_better else list(values)
+    quarter = max(1, len(ordered) // 4)
+    earlier, last = ordered[:-quarter], ordered[-quarter:]
+    total = max(ordered) - ordered[0]
+    gain = min(max(last) - max(earlier), mean(last) - mean(earlier[-quarter:]))
+    return total > 0 and gain > _STILL_IMPROVING * total
 
 
-def _after_guessing(outcome: Outcome) -> Action:
-    if outcome.memorizes:
-        return "more_images"
-    return "train_longer" if outcome.is_improving else "other_network"
+def _grade(outcome: Outcome) -> str:
+    titles = {"good": "Good", "fair": "Fair", "poor": "Weak"}
+    return titles.get(outcome.level, "") if outcome.is_graded else ""
 
 
-def _after_learning(outcome: Outcome) -> tuple[Action, str]:
-    """Return what helps a model that is better than its baseline, and why."""
-    weakest, level = outcome.weakest, outcome.level
-    enough = max(_MIN_SUSPECTS, _SUSPECT_SHARE * outcome.records)
-    if level != "poor" and outcome.suspects >= enough:
-        return "fix_labels", (
-            f"{count_of(outcome.suspects, outcome.noun)} with another label than the model is almost sure of."
-        )
-    is_weak = weakest is not None and weakest.is_far_below
-    worst = (
-        f"The weakest class is “{weakest.name}”: {weakest.word} {100 * weakest.score:.0f}%."
-        if weakest
-        else ""
+def _guessed_title(outcome: Outcome) -> str:
+    return outcome.baseline.title if outcome.baseline else ""
+
+
+def _guessed(outcome: Outcome) -> str:
+    if (outcome.skill(outcome.value) or 0) < _NOTHING:
+        return "The training did not learn from these images."
+    return "The interval contains this value: the model may be no better."
+
+
+def _improving(outcome: Outcome) -> str:
+    if outcome.is_guessing and outcome.is_loss_falling:
+        return "The loss was still falling when the training ended."
+    changed = "fell" if outcome.metric.best == "lowest" else "rose"
+    return f"The validation {outcome.metric.word} still {changed} in the last quarter of the training."
+
+
+def _memorized(outcome: Outcome) -> str:
+    if outcome.learned is None or outcome.skill(outcome.learned) is None:
+        return "The validation loss rose while the training loss fell."
+    learned, value = map(outcome.metric.format, (outcome.learned, outcome.value))
+    return f"{learned} on the training {outcome.noun}s, but {value} on others."
+
+
+def _predicted_otherwise(outcome: Outcome) -> str:
+    assert outcome.trained is not None and outcome.recalled is not None
+    trained, recalled = map(outcome.metric.format, (outcome.trained, outcome.recalled))
+    return (
+        f"{trained} on its training {outcome.noun}s while it trains, but {recalled} on them when it predicts: the "
+        "moving averages of its normalization are still far from the statistics of its batches, so lower their "
+        "momentum (decay) or train for more steps, or a layer does something else in training."
     )
-    if level == "good":
-        return ("more_images", worst) if is_weak else ("use", worst)
-    if outcome.metric.perfect is None:
-        return "use", ""
-    if level == "poor" and outcome.underfits:
-        assert outcome.trained is not None
-        trained = outcome.metric.format(outcome.trained)
-        return "other_network", f"It is no better on its training {outcome.noun}s: {trained}."
-    if is_weak or outcome.training_records < _FEW_IMAGES:
-        return "more_images", worst or f"It has seen {_training(outcome)}."
-    return "other_network", worst
+
+
+def _underfitted(outcome: Outcome) -> str:
+    assert outcome.learned is not None
+    return (
+        f"It has not learned its training {outcome.noun}s either: {outcome.metric.format(outcome.learned)}."
+    )
+
+
+def _few(outcome: Outcome) -> str:
+    return _weakest(outcome) or f"It has seen {_training(outcome)}."
+
+
+def _suspected(outcome: Outcome) -> str:
+    return f"{count_of(outcome.suspects, outcome.noun)} with another label than the model is almost sure of."
+
+
+def _weakest(outcome: Outcome) -> str:
+    """Name the class with the lowest score, unless all are perfect."""
+    weakest = outcome.weakest
+    if not weakest or round(100 * weakest.score) >= 100:
+        return ""
+    return f"The weakest class is “{weakest.name}”: {weakest.word} {100 * weakest.score:.0f}%."
+
+
+def _training(outcome: Outcome) -> str:
+    return count_of(outcome.training_records, f"training {outcome.noun}")
+
+
+def _is_wide(outcome: Outcome) -> bool:
+    assert outcome.interval
+    low, high = (outcome.skill(end) for end in outcome.interval)
+    return low is not None and high is not None and abs(high - low) > _WIDE_INTERVAL
 
 
 def _label(action: Action, outcome: Outcome) -> str:
@@ -244,28 +303,40 @@ def _label(action: Action, outcome: Outcome) -> str:
     }[action]
 
 
-def _memorized(outcome: Outcome) -> str:
-    if outcome.trained is None:
-        return "The validation loss rose while the training loss fell."
-    trained, value = map(outcome.metric.format, (outcome.trained, outcome.value))
-    return f"{trained} on the training {outcome.noun}s, but {value} on others."
-
-
-def _predicted_otherwise(outcome: Outcome) -> str:
-    assert outcome.trained is not None and outcome.recalled is not None
-    trained, recalled = map(outcome.metric.format, (outcome.trained, outcome.recalled))
-    return (
-        f"{trained} on its training {outcome.noun}s while it trains, but {recalled} on them when it predicts: the "
-        "moving averages of its normalization are still far from the statistics of its batches, so lower their "
-        "momentum (decay) or train for more steps, or a layer does something else in training."
-    )
-
-
-def _training(outcome: Outcome) -> str:
-    return count_of(outcome.training_records, f"training {outcome.noun}")
-
-
-def _is_wide(outcome: Outcome) -> bool:
-    assert outcome.interval
-    low, high = (outcome.skill(end) for end in outcome.interval)
-    return low is not None and high is not None and abs(high - low) > _WIDE_INTERVAL
+# In the order of the table in docs/evaluation.md.
+RULES = (
+    Rule(
+        lambda outcome: outcome.level != "good" and outcome.predicts_otherwise,
+        "fix_network",
+        _predicted_otherwise,
+        lambda _: "Predicts otherwise than it trains",
+    ),
+    Rule(
+        lambda outcome: outcome.level == "none" and not (outcome.is_improving or outcome.memorizes),
+        "other_network",
+        _guessed,
+        _guessed_title,
+    ),
+    Rule(
+        lambda outcome: outcome.level != "good" and outcome.is_improving,
+        "train_longer",
+        _improving,
+        lambda _: "Still improving",
+    ),
+    Rule(
+        lambda outcome: outcome.level != "good" and outcome.memorizes,
+        "more_images",
+        _memorized,
+        lambda outcome: f"Memorizes its {_training(outcome)}",
+    ),
+    Rule(
+        lambda outcome: outcome.level != "good" and outcome.underfits,
+        "other_network",
+        _underfitted,
+        _grade,
+    ),
+    Rule(lambda outcome: outcome.lacks_images, "more_images", _few, _grade),
+    Rule(lambda outcome: outcome.has_suspects, "fix_labels", _suspected, _grade),
+    Rule(lambda outcome: outcome.level != "good" and outcome.is_graded, "other_network", _weakest, _grade),
+    Rule(lambda _: True, "use", _weakest, _grade),
+)

@@ -207,7 +207,7 @@ def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Rem
     if action == "use":
         return Remedy("#classify-panel")
     if action == "fix_labels":
-        return Remedy(f"{review}&wrong=1", "The most certain ones come first.")
+        return Remedy(f"{review}&wrong=suspect", "The most certain ones come first.")
     if action == "train_longer":
         if continuing.can_continue(job):
             return Remedy(dialog="continue-dialog")

@@ -252,7 +252,7 @@ def _evaluation_filters(query: RecordQuery, manifest: Manifest) -> list[tuple[st
     else:
         filters = [("evaluation", f"Sorted by the error of {second}")]
     if query.wrong:
-        filters.append(("wrong", "Wrong predictions"))
+        filters.append(("wrong", "Suspect labels" if query.wrong == "suspect" else "Wrong predictions"))
     if query.predicted is not None:
         filters.append(("predicted", f"Predicted “{manifest.target.names[query.predicted]}”"))
     return filters

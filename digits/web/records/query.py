@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Literal
 
 from werkzeug.datastructures import MultiDict
 
@@ -58,7 +58,11 @@ def parse_query(arguments: MultiDict[str, str], manifest: Manifest, views: Views
     predicted = whole(arguments, "predicted", None) if evaluated else None
     if predicted is not None and not 0 <= predicted < len(manifest.target.labels):
         raise NotFound(f"This dataset has no class {predicted}.")
-    wrong = bool(evaluated) and flag(arguments, "wrong")
+    wrong: Literal["", "1", "suspect"] = ""
+    if evaluated and arguments.get("wrong") == "suspect":
+        wrong = "suspect"
+    elif evaluated and flag(arguments, "wrong"):
+        wrong = "1"
     return RecordQuery(
         split, text, label, contain, finding, ranges, evaluated, predicted, wrong, compared, outcome
     )

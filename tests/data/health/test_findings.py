@@ -170,6 +170,15 @@ def test_groups_are_compared() -> None:
     assert finding(result, "skipped").count == 3
 
 
+def test_classes_that_images_can_share_are_counted_in_all_of_them() -> None:
+    manifest = manifest_of({"train": [4, 30, 2]}, ["background", "cell", "dust"])
+    manifest.splits["train"].class_counts = [36, 30, 2, 0]
+    groups = np.repeat(np.arange(3, dtype=np.int32), [4, 30, 2])
+    few = finding(find(manifest, {"train": rows(*[{}] * 36)}, {"train": groups}), "few_images")
+    assert [(group.name, group.count) for group in few.groups] == [("dust", 2)]
+    assert few.records == [("train", 34), ("train", 35)]
+
+
 def test_results_are_saved_and_loaded(tmp_path: Path) -> None:
     statistics = {"train": rows(*[{"pixels_hash": 1}] * 1500), "val": rows({}, {})}
     manifest = manifest_of({"train": [1500, 0], "val": [2, 0]}, ["a", "b"])

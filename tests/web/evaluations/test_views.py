@@ -122,6 +122,9 @@ def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> Non
     wrong = site.json(f"{address}&wrong=1")
     assert wrong["total"] == matrix.sum() - np.trace(matrix)
     assert all(record["suggested_label"] != record["label"] for record in wrong["records"])
+    suspect = site.json(f"{address}&wrong=suspect")
+    assert suspect["total"] == found["details"]["suspects"]
+    assert all(record["confidence"] >= 0.95 for record in suspect["records"])
     sorted_page = site.get(f"/models/{model}/evaluation?order=errors&unit=percent").text
     assert "in percent of the row" in sorted_page
 

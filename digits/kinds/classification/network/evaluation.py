@@ -15,8 +15,6 @@ from digits.kinds.network.evaluation import SplitResults
 
 TOP = 5
 BINS = 10
-# The probability of another class from which a label is suspect.
-SURE = 0.95
 _TINY = 1e-7
 
 
@@ -59,11 +57,10 @@ class Evaluation(evaluation.Evaluation):
         The ``suspects`` are records that are probably labeled wrong: the model is sure of another class.
         """
         likely = results.predicted.argmax(axis=1)
-        suspects = label_errors.find(results.predicted, results.targets)
         return {
             "classes": class_scores(results.targets, likely, labels=np.arange(len(self.target.names))),
             "calibration": calibration(results.predicted.max(axis=1), likely == results.targets),
-            "suspects": int((suspects["confidence"] >= SURE).sum()),
+            "suspects": len(label_errors.suspects(results.predicted, results.targets)),
             "curves": curves(
                 results.predicted, np.unique(results.targets), lambda number: results.targets == number
             ),
