@@ -156,8 +156,10 @@ def test_predictions_of_a_database(site: Site, gradients: str, regressor: str) -
     route = f"{PREDICT}/infer_db.json?job_id={regressor}"
     answer = site.client.post(route, data={"db_path": f"{body['directory']}/{shard}"})
     assert len(answer.get_json()["outputs"]) == 20
-    answer = site.client.post(route, data={"db_path": "/etc"})
-    assert answer.status_code == 400 and answer.get_json()["error"]["hint"]
+    for path, words in (("/etc", ""), (" ", "Enter the path of TFRecord files")):
+        answer = site.client.post(route, data={"db_path": path})
+        assert answer.status_code == 400 and answer.get_json()["error"]["hint"]
+        assert words in answer.get_json()["error"]["message"]
 
 
 def test_a_diverging_training_fails_with_advice(site: Site, script: Script, gradients: str) -> None:

@@ -17,6 +17,7 @@ from digits.core import events
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping, Solver, Train
+from digits.core.results import preflight_result
 from digits.core.resume_point import ResumePoint, discard
 from digits.core.schedules import OneCycle, from_settings
 from digits.core.status import Status
@@ -806,7 +807,11 @@ def test_an_eager_check_shows_printed_output(site: Site, dataset: str) -> None:
 
 
 def test_a_model_can_be_created_with_an_unknown_check(site: Site, dataset: str) -> None:
-    for name in ("preview-000000000000", "../../etc", ""):
+    other = site.services.store.folder / dataset
+    preflight_result.save(other, {"loss": 1.0}, [])
+    (other / preflight_result.PICTURE_FILE).write_bytes(b"pixels")
+    (site.services.folder / "previews").mkdir(exist_ok=True)
+    for name in ("preview-000000000000", "../../etc", f"../../{dataset}", ""):
         job_id = create(site, dataset, preflight=name, train_epochs=1).get_json()["id"]
         assert site.get(f"/models/{job_id}/batch.png").status_code == 404, name
         site.post(f"/models/{job_id}/abort")
