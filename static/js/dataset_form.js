@@ -149,13 +149,12 @@ async function* linesOf(stream) {
 
 form.addEventListener('click', async (event) => {
   const button = event.target.closest('button, a[href^="#"]');
-  const { fields: values, decline, recommended, fill, show: id = button?.hash?.slice(1) } = button?.dataset ?? {};
+  const { fields: values, recommended, fill, show: id = button?.hash?.slice(1) } = button?.dataset ?? {};
   if (id) event.preventDefault();
   if (id) goTo(document.getElementById(id));
   if (fill) goTo(Object.assign(document.getElementById(fill), { value: `${button.dataset.value.replace(/\/$/, '')}/` }));
-  if (decline) form.elements.declined.value += `\n${decline}`;
   if (values) use(JSON.parse(values), recommended !== undefined);
-  if (!values && !decline) return;
+  if (!values) return;
   if (findings.contains(button)) findings.focus(); // because the button disappears
   fields.ask();
 });

@@ -63,8 +63,8 @@ def test_the_splits_of_a_folder_are_used_or_mixed(page: Page, server: ServerProc
     expect(page.locator("#dataset-facts")).to_contain_text("18 images")
 
 
-def test_wrong_paths_and_questions_stop_the_button(page: Page, server: ServerProcess) -> None:
-    folder = splits(server, "to-type")
+def test_wrong_paths_stop_the_button(page: Page, server: ServerProcess) -> None:
+    splits(server, "to-type")
     page.goto("/datasets/images/classification/new")
     path = page.locator('[name="folder_train"]')
     findings = page.get_by_role("region", name="Findings in the source")
@@ -81,13 +81,6 @@ def test_wrong_paths_and_questions_stop_the_button(page: Page, server: ServerPro
     expect(findings).to_contain_text("12 images in 3 classes")
     expect(create).to_be_enabled()
 
-    path.fill(str(folder / "train"))
-    expect(findings).to_contain_text("Found test/ next to this folder.")
-    expect(create).to_be_disabled()
-    create.click(force=True)
-    expect(page.get_by_text("Answer the question above first.")).to_be_visible()
-    page.get_by_role("button", name="Leave out").click()
-    expect(create).to_be_enabled()
     path.fill("")
     expect(findings).to_contain_text("Enter a path or upload files")
 
@@ -148,18 +141,20 @@ def test_folders_beside_the_training_folder_are_used(
         bars(folder / split, each=4)
     page.goto("/datasets/images/classification/new")
     page.locator('[name="folder_train"]').fill(str(folder / "train"))
-    use = page.get_by_role("button", name=re.compile("^Use (it|them)$"))
-    use.wait_for()
     findings = page.get_by_role("region", name="Findings in the source")
-    with page.expect_response("**/scan"):
-        use.click()
-    expect(findings).not_to_have_attribute("aria-busy", "true")
     expect(findings).to_contain_text("All images have 16×16 pixels.")
-    expect(findings).not_to_contain_text("required")
+    places = " and ".join(f"{split}/ for {split_title[split].lower()}" for split in beside)
+    expect(findings).to_contain_text(f"Also used: {places}, beside train/.")
     create = page.get_by_role("button", name="Create dataset")
     expect(create).to_be_enabled()
-    for split in beside:
-        expect(page.locator(f'[name="folder_{split}"]')).to_have_value(str(folder / split))
+    shares = page.locator("#split-panel summary")
+    expect(shares).to_contain_text(f"12 {beside[0] if beside[0] == 'test' else 'validation'}")
+    findings.get_by_role("button", name="Leave out").click()
+    expect(findings).to_contain_text(f"Found {places}, beside train/.")
+    expect(shares).to_contain_text("About 9 training, 3 validation")
+    expect(create).to_be_enabled()
+    findings.get_by_role("button", name=re.compile("^Use (it|them)$")).click()
+    expect(findings).to_contain_text("Also used:")
     create.click()
     expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
     for split in beside:
@@ -178,9 +173,7 @@ def test_a_table_is_summarized(page: Page, server: ServerProcess) -> None:
     expect(findings).to_contain_text("9 rows with a number each: angle.")
     expect(findings).to_contain_text("Ranges: angle 0 to 3.5. material is text; only angle is used.")
     expect(findings).to_contain_text("1 image of train.csv not found: line 10: left/99.png.")
-    page.get_by_role("button", name="Use it").click()
-    expect(page.locator('[name="table_val"]')).to_have_value(str(folder / "val.csv"))
-    expect(page.get_by_role("button", name="Use it")).to_have_count(0)
+    expect(findings).to_contain_text("Also used: val.csv for validation, beside train.csv.")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     check_accessibility(page)
 

@@ -83,30 +83,41 @@ def test_split_folders_are_used_and_suggested(data: Path) -> None:
     mixing = found["suggestion"]
     assert mixing["text"] == "Mix the images of Train/, val/ and test/, and divide them again?"
     assert mixing["fields"]["folder_train_more"] == f"{root / 'val'}\n{root / 'test'}" and not mixing["stops"]
-    wanted = {
-        "folder_train": str(root / "Train"),
-        "has_val_folder": True,
-        "folder_val": str(root / "val"),
-        "has_test_folder": True,
-        "folder_test": str(root / "test"),
-    }
-    beside = summary(data, FOLDER, folder_train=str(root / "Train"))
+    names = "val/ for validation and test/ for test, beside Train/."
+    beside = summary(data, FOLDER, folder_train=str(root / "Train"), beside="y")
+    assert (
+        beside["splits"] == {"train": 6, "val": 6, "test": 6} and f"Also used: {names}" not in beside["facts"]
+    )
     assert beside["suggestion"] == {
-        "text": "Found val/ and test/ next to this folder. Use them as separate folders?",
-        "action": "Use them",
-        "fields": wanted,
-        "stops": True,
-        "decline": "Leave out",
+        "text": f"Also used: {names}",
+        "action": "Leave out",
+        "fields": {"beside": False},
+        "stops": False,
     }
-    used = summary(data, FOLDER, folder_train=str(root / "Train"), has_val_folder="y", has_test_folder="y")
-    assert used["suggestion"] is None
+    script = summary(data, FOLDER, folder_train=str(root / "Train"))
+    assert script["suggestion"] == {
+        "text": f"Found {names}",
+        "action": "Use them",
+        "fields": {"beside": True},
+        "stops": False,
+    }
+    assert script["splits"] == {}
+    entered = {
+        "has_val_folder": "y",
+        "folder_val": root / "val",
+        "has_test_folder": "y",
+        "folder_test": root / "val",
+    }
+    assert summary(data, FOLDER, folder_train=str(root / "Train"), **entered)["suggestion"] is None
 
 
 def test_folders_outside_the_roots_are_not_suggested(data: Path) -> None:
     secret = bars(data.with_name("secret"))
     bars(data / "sets" / "train")
     (data / "sets" / "test").symlink_to(secret)
-    assert summary(data, FOLDER, folder_train=str(data / "sets"))["suggestion"] is None
+    for folder in ("sets", "sets/train"):
+        found = summary(data, FOLDER, folder_train=str(data / folder), beside="y")
+        assert found["suggestion"] is None and not found["splits"]
 
 
 def folder_summaries(folder: Path) -> list[SourceSummary]:
@@ -180,10 +191,11 @@ def test_rows_columns_and_ranges(data: Path) -> None:
     assert sum(count for _, count in found["bars"]) == 8 and found["bars_title"] == "Target distribution"
     assert found["problems"] == []
     suggested = found["suggestion"]
-    assert suggested["text"] == "Found test.csv next to this table. Use it as a separate table?"
-    assert suggested["action"] == "Use it"
-    assert suggested["fields"] == {"table_test": path.replace("train.csv", "test.csv")}
-    assert summary(data, TABLE, table_train=path, table_test="x")["suggestion"] is None
+    assert suggested["text"] == "Found test.csv for test, beside train.csv."
+    assert suggested["action"] == "Use it" and suggested["fields"] == {"beside": True}
+    assert summary(data, TABLE, table_train=path, beside="y")["splits"] == {"train": 8, "test": 1}
+    table(data, "image\nleft/00.png\n", "test.csv")  # as in competitions
+    assert summary(data, TABLE, table_train=path, beside="y")["splits"] == {}
     one = summary(data, TABLE, table_train=path, target_columns="size")
     assert one["facts"][0] == "8 rows with a number each: size."
 

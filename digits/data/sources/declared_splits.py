@@ -116,6 +116,14 @@ def split_groups(folder: Path | str) -> dict[str, dict[str, Path]]:
     }
 
 
+def roots_of_training(path: Path) -> list[Path]:
+    """Return the folders that may contain all splits if ``path``, or the folder around it, is named for training."""
+    for folder in (path, path.parent):
+        if (part := split_in(folder.name)) and part[0] == "train":
+            return [folder.parent, folder.parent.parent]
+    return []
+
+
 def inner_root(root: Path | str) -> Path:
     """Return the folder to search in the place of ``root``.
 

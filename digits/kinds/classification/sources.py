@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
 from digits.data.images.lists import is_visible, need_an_image, visible_entries
 from digits.data.sources.dataset_folder import METADATA, find
-from digits.data.sources.declared_splits import describe_splits, inner_root, split_folders
+from digits.data.sources.declared_splits import describe_splits, inner_root, named_splits, split_folders
 from digits.data.sources.named_classes import named_classes_in
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.data.tables.tables import MAX_HEADER_BYTES
@@ -31,7 +32,7 @@ from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.classification.uploads import UploadFields
 from digits.kinds.forms.old_datasets import OldDatasets
 from digits.kinds.forms.records import Records
-from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.source import Beside, FormSource, folders_beside
 from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import HEAD_BYTES, default_folder, root_of_paths
 from digits.kinds.sources.tables import tables_in
@@ -138,31 +139,19 @@ class Folders(FormSource):
         if named and not recipe.classes_from_names and not any(_subfolders(folder, 1) for folder in folders):
             text = f"The names of the images contain {len(named):,} classes: {listed(named)}. Use these?"
             return Suggestion(text, "Use them", {"classes_from_names": True})
-        if len(folders) > 1:
-            return None
-        return _suggest_beside(Path(folders[0]), self.own_splits(form), form.meta.data_roots.contain)
-
-
-def _suggest_beside(root: Path, separate: set[str], is_allowed: Callable[[Path], bool]) -> Suggestion | None:
-    """Suggest the folders of the other splits beside ``root``, if it is named like a training folder.
-
-    ``separate`` contains the splits that already have a separate folder. ``is_allowed`` returns whether the server
-    may read a path, which may be a link.
-    """
-    if not is_allowed(root.parent):
         return None
-    found = split_folders(root.parent)
-    if found.get("train") != root:
-        return None
-    beside = {
-        split: path
-        for split, path in found.items()
-        if split != "train" and split not in separate and is_allowed(path)
-    }
-    if not beside:
-        return None
-    names = [f"{show(path.name)}/" for path in beside.values()]
-    return Suggestion.use_separately(names, "folder", split_fields({"train": root, **beside}))
+
+    def find_beside(self, form: Any) -> dict[str, Beside]:
+        if form.folder_train_more.data:
+            return {}
+        return folders_beside(form, Path(form.folder_train.data or ""), partial(self._splits_in, form))
+
+    def _splits_in(self, form: Any, root: Path) -> dict[str, Beside]:
+        return {
+            split: Beside(path, split_fields({split: path}))
+            for split, path in named_splits(root).items()
+            if form.meta.data_roots.contain(path) and self._has_classes(form, str(path))
+        }
 
 
 def suggest_mixing(folders: Mapping[str, Path]) -> Suggestion:
@@ -178,11 +167,8 @@ def suggest_mixing(folders: Mapping[str, Path]) -> Suggestion:
 
 def split_fields(folders: Mapping[str, Path]) -> dict[str, str | bool]:
     """Return the values of the form fields for the folders of the splits."""
-    fields: dict[str, str | bool] = {"folder_train": str(folders["train"])}
-    for split in SPLITS[1:]:
-        if split in folders:
-            fields |= {f"has_{split}_folder": True, f"folder_{split}": str(folders[split])}
-    return fields
+    fields: dict[str, str | bool] = {f"folder_{split}": str(path) for split, path in folders.items()}
+    return fields | {f"has_{split}_folder": True for split in folders if split != "train"}
 
 
 def _advise_tables(folder: str) -> str:

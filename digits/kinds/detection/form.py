@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,7 +53,7 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
 from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
-from digits.kinds.forms.source import FormSource, method_field
+from digits.kinds.forms.source import Beside, FormSource, folders_beside, method_field
 from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import DialectFields
 from digits.kinds.sources.split_lists import Lists, SplitLists, find_lists, list_fields
@@ -104,6 +105,20 @@ class AnnotationFiles(FormSource):
         images = {split: form.text_of(f"{split}_image_folder") or form.text_of(self.path) for split in SPLITS}
         labels = {split: form.text_of(f"{split}_label_folder") for split in SPLITS}
         form.set_names({split: (Path(images[split]), Path(path)) for split, path in labels.items() if path})
+
+    def find_beside(self, form: Any) -> dict[str, Beside]:
+        def find(root: Path) -> dict[str, Beside]:
+            with contextlib.suppress(UnusableSource):
+                sources = form.find_sources(root)
+                return {
+                    split: Beside(
+                        labels if labels.is_file() else images, _source_fields({split: (images, labels)})
+                    )
+                    for split, (images, labels) in sources.items()
+                }
+            return {}
+
+        return folders_beside(form, Path(form.text_of(self.path)), find)
 
     def check(self, form: Any, recipe: CreateDetection) -> None:
         labels = {split: form.text_of(f"{split}_label_folder") for split in SPLITS}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -22,7 +23,7 @@ from digits.core.remote import (
     is_address,
     names_folder,
 )
-from digits.core.splits import SPLITS
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType, Missing
 from digits.data.sources.plan import UnusableSource
 from digits.data.sources.shares import CreateWithShares, Shares
@@ -44,8 +45,8 @@ from digits.kinds.forms.fields import (
     select,
     whole,
 )
-from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import Suggestion
+from digits.kinds.forms.source import Beside, FormSource
+from digits.kinds.forms.summary import Suggestion, joined, shown_place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import AnyRecipe
 
@@ -119,6 +120,8 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     resize_mode = select("Resize mode", RESIZE_MODES, CreateDataset, "resize_mode")
     encoding = select("Image encoding", ENCODINGS, CreateDataset, "encoding")
     max_unusable_percent = number("Limit of unusable images (%)", CreateDataset, "max_unusable_percent")
+    # A request without it, such as that of a script written for DIGITS, uses the entered sources only.
+    beside = FlagField("Use the validation and test sources beside the training source", default=True)
     seed = whole("Random seed", CreateDataset, "seed")
     # For scripts: the page fills in the recommended values itself.
     recommended = FlagField("Recommend the omitted image size and test split", default=False)
@@ -166,7 +169,9 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
 
     def scanned_fields(self) -> list[str]:
         """Return the fields of the sources and of this kind, after whose change the page reads the source again."""
-        return sorted({*self._source_names(), *self._own_names(), *(["method"] if "method" in self else [])})
+        return sorted(
+            {"beside", *self._source_names(), *self._own_names(), *(["method"] if "method" in self else [])}
+        )
 
     def _own_names(self) -> list[str]:
         """Return the fields of settings that are those neither of images nor of a source."""
@@ -209,11 +214,37 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
             return True
         try:
             source.complete(self)
+            self._use_beside()
             if opens:
                 source.check(self, self.draft())
         except UnusableSource as error:
             self.add_error(source.path, error.sentences)
         return not any(field.errors for field in self)
+
+    def _use_beside(self) -> None:
+        """Use the sources of other splits beside the training source, or suggest to."""
+        beside: dict[str, Beside] = {}
+        with contextlib.suppress(UnusableSource, OSError):  # the check of the source says why
+            beside = self.source.find_beside(self)
+        for split in self.source.own_splits(self) & beside.keys():
+            del beside[split]
+        if not beside:
+            return
+        train = Path(self.text_of(self.source.path))
+        root = os.path.commonpath([train, *(found.path for found in beside.values())])
+        names = [
+            f"{shown_place(found.path, root)} for {SPLIT_TITLES[split].lower()}"
+            for split, found in beside.items()
+        ]
+        words = f"{joined(names)}, beside {shown_place(train, root)}."
+        if not self.beside.data:
+            action = "Use it" if len(beside) == 1 else "Use them"
+            self.suggestion = Suggestion(f"Found {words}", action, {"beside": True})
+            return
+        for found in beside.values():
+            self.set(**found.fields)
+        self.notes.append(f"Also used: {words}")
+        self.suggestion = Suggestion(self.notes[-1], "Leave out", {"beside": False})
 
     def _used_names(self) -> list[str]:
         """Return the fields of the chosen source and of this kind."""
@@ -388,7 +419,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
 
     def fill_recipe(self, recipe: AnyRecipe) -> None:
         """Fill in the fields that `recipe` reads; its inverse."""
-        self.set(channel_conversion="none", dsopts_feature_encoding="")
+        self.set(beside=False, channel_conversion="none", dsopts_feature_encoding="")
         if recipe.remote is not None:
             self.set(s3_endpoint_url=recipe.remote.endpoint, s3_keepcopiesondisk=recipe.remote.keep_copies)
         self.fill_source(recipe)

@@ -232,7 +232,9 @@ def summarize(
                 errors = form.check_source() or {**errors, form.source_field(): [words]}
                 summary.problems += [text for texts in errors.values() for text in texts]
             return replace(summary, errors=errors, finished=True)
-        _describe(plan, recipe, [*form.notes, *form.found], progress)
+        said = summary.suggestion.text if summary.suggestion else ""
+        notes = [note for note in (*form.notes, *form.found) if note != said]
+        _describe(plan, recipe, notes, progress)
         if form.has_images and plan.stacked == 1:
             _measure_images(summary, plan.splits["train"])
         send(replace(summary, errors=errors, finished=True))

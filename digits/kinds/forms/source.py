@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from wtforms import SelectField
 
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
+from digits.data.sources.declared_splits import roots_of_training
 from digits.kinds.forms.fields import choices
 from digits.kinds.forms.summary import Suggestion
 
 # An ImageDatasetForm, whose module imports this one.
 DatasetForm: TypeAlias = Any
+
+
+class Beside(NamedTuple):
+    """The source of a split at ``path``, and the ``fields`` of a form that use it."""
+
+    path: Path
+    fields: dict[str, str | bool]
 
 
 class FormSource:
@@ -86,12 +96,35 @@ class FormSource:
     def complete(self, form: DatasetForm) -> None:
         """Fill in what valid fields leave open; may add errors to fields, and raise UnusableSource."""
 
+    def find_beside(self, form: DatasetForm) -> dict[str, Beside]:
+        """Return the sources of further splits beside the training source, with valid fields."""
+        return {}
+
     def check(self, form: DatasetForm, recipe: Any) -> None:
         """Raise UnusableSource if the beginning of the source cannot be read with the settings of ``recipe``."""
 
     def suggest(self, form: DatasetForm, recipe: Any) -> Suggestion | None:
         """Return the question about the source to ask beside its summary, if there is one."""
         return None
+
+
+def folders_beside(
+    form: DatasetForm, folder: Path, find: Callable[[Path], Mapping[str, Beside]]
+) -> dict[str, Beside]:
+    """Return the sources of the other splits around the training ``folder``, if it is named for training.
+
+    ``find`` returns those of all splits in a folder; that of the training split must be the one in the fields.
+    """
+    for root in roots_of_training(folder):
+        found = dict(find(root)) if form.meta.data_roots.contain(root) else {}
+        train = found.pop("train", None)
+        if found and train and all(_is_same(form[name].data, value) for name, value in train.fields.items()):
+            return found
+    return {}
+
+
+def _is_same(entered: Any, path: str | bool) -> bool:
+    return os.path.realpath(str(entered or "")) == os.path.realpath(str(path))
 
 
 def method_field(sources: Sequence[FormSource]) -> SelectField:

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from digits.data.sources.plan import show
 from digits.kinds.forms.dataset_recommendation import Advice
 
 MAX_BARS = 12
@@ -17,22 +20,13 @@ MAX_BARS = 12
 class Suggestion:
     """Values for form fields, offered with the sentences ``text`` and a button labeled ``action``.
 
-    One that ``stops`` the form must be taken before the dataset is created, or declined with a button labeled
-    ``decline``, if there is one.
+    One that ``stops`` the form must be taken before the dataset is created.
     """
 
     text: str
     action: str
     fields: dict[str, str | bool]
     stops: bool = False
-    decline: str = ""
-
-    @classmethod
-    def use_separately(cls, names: list[str], noun: str, fields: dict[str, str | bool]) -> Suggestion:
-        """Ask whether to use the validation and test sources found next to this one; ``noun`` is singular."""
-        them, separate = ("it", f"a separate {noun}") if len(names) == 1 else ("them", f"separate {noun}s")
-        text = f"Found {joined(names)} next to this {noun}. Use {them} as {separate}?"
-        return cls(text, f"Use {them}", fields, stops=True, decline="Leave out")
 
 
 @dataclass
@@ -74,6 +68,11 @@ class SourceSummary:
     def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:
         """Show ``counts`` as bars, up to `MAX_BARS`."""
         self.bars_title, self.bars, self.bars_total = title, counts[:MAX_BARS], len(counts)
+
+
+def shown_place(path: Path, root: str) -> str:
+    """Return the path of a file or folder below ``root`` for a message."""
+    return show(os.path.relpath(path, root)) + ("/" if path.is_dir() else "")
 
 
 def joined(names: list[str]) -> str:

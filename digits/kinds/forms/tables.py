@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic
@@ -18,8 +19,8 @@ from digits.core.splits import SPLITS
 from digits.data.data_roots import Roots
 from digits.data.records.shards import files_in, is_shard
 from digits.data.sources.declared_splits import affixed_splits, split_of
-from digits.data.sources.plan import UnusableSource, show
-from digits.data.tables.tables import Dialect, absolute_paths
+from digits.data.sources.plan import UnusableSource
+from digits.data.tables.tables import MAX_HEADER_BYTES, Dialect, absolute_paths
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
 from digits.kinds.forms.fields import (
     AllowedFiles,
@@ -32,8 +33,7 @@ from digits.kinds.forms.fields import (
     select,
     text_field,
 )
-from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import Suggestion
+from digits.kinds.forms.source import Beside, FormSource
 from digits.kinds.recipes import AnyRecipe
 from digits.kinds.sources.tables import (
     CreateFromLines,
@@ -127,9 +127,16 @@ class Tables(FormSource):
         tables = tables_at(recipe.table, recipe.folder)
         check_columns(tables["train"], partial(self._open_rows, recipe))
 
-    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateFromTable) -> Suggestion | None:
+    def find_beside(self, form: ImageDatasetForm[Any]) -> dict[str, Beside]:
+        recipe: Any = form.draft()
         tables = tables_at(recipe.table, recipe.folder)
-        return suggest_tables(form, tables["train"].paths[0], "table_{}", tables)
+
+        def columns_of(path: Path) -> list[str]:
+            table = replace(tables["train"], paths=[path])
+            return self._open_rows(recipe, table, MAX_HEADER_BYTES).table.columns
+
+        beside = tables_beside(form, tables["train"].paths[0], "table_{}", columns_of)
+        return {split: found for split, found in beside.items() if split not in tables}
 
 
 def read_folders(form: Any, setting: str) -> dict[str, str]:
@@ -150,27 +157,33 @@ def omit_default_folder(form: Any, folders: Mapping[str, str]) -> None:
         form.set(image_folder="")
 
 
-def suggest_tables(
-    form: ImageDatasetForm[Any], table: Path, fields: str, own: Collection[str] = ()
-) -> Suggestion | None:
-    """Suggest the tables next to the training ``table`` for the empty ``fields`` of splits, with ``{}`` for a name.
+def tables_beside(
+    form: ImageDatasetForm[Any], table: Path, field: str, columns_of: Callable[[Path], Sequence[str]]
+) -> dict[str, Beside]:
+    """Return the tables of other splits beside the training ``table`` with the same columns.
 
-    The splits ``own`` have tables.
+    ``field`` is the name of the field of a split, with ``{}`` for that of the split. ``columns_of`` returns the columns
+    of a table, or raises UnusableSource.
     """
     is_allowed: Callable[[Path], bool] = form.meta.data_roots.contain
     beside = [path for path in files_in(table.parent) if path.suffix == table.suffix and is_allowed(path)]
     splits = {path: split_of(path) for path in beside} if is_shard(table) else _splits_of_stems(beside, table)
-    found = {
-        fields.format(split): next(path for path, named in splits.items() if named == split)
-        for split in SPLITS[1:]
-        if split in splits.values()
-        and split not in own
-        and not any(form[fields.format(split)].raw_data or [])
+    if splits.get(table) != "train":
+        return {}
+    firsts = {split: path for path, split in reversed(splits.items()) if split != "train"}
+    found = {split: firsts[split] for split in SPLITS if split in firsts}
+    columns = columns_of(table) if found else []
+    return {
+        split: Beside(path, {field.format(split): str(path)})
+        for split, path in found.items()
+        if _has_columns(columns, path, columns_of)
     }
-    if splits.get(table) != "train" or not found:
-        return None
-    names = [show(path.name) for path in found.values()]
-    return Suggestion.use_separately(names, "table", {name: str(path) for name, path in found.items()})
+
+
+def _has_columns(columns: Sequence[str], path: Path, columns_of: Callable[[Path], Sequence[str]]) -> bool:
+    with contextlib.suppress(UnusableSource):
+        return columns_of(path) == columns
+    return False
 
 
 def _splits_of_stems(paths: list[Path], table: Path) -> dict[Path, str]:

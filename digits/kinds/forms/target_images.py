@@ -31,7 +31,7 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.old_datasets import OldDatasetFields
 from digits.kinds.forms.records import RecordFields, feature_field
-from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.source import Beside, FormSource, folders_beside
 from digits.kinds.forms.summary import Suggestion, joined
 from digits.kinds.forms.tables import (
     NO_TABLE,
@@ -103,7 +103,8 @@ class Folders(FormSource):
             return
         target_field.data = self.resolve_targets(form, target_field.data)
         skips = target_field.data or is_address(image_field.data)
-        if split == "train" and not skips and (splits := self.declared_splits(form)):
+        declares = split == "train" and not skips and not self.own_splits(form)
+        if declares and (splits := self.splits_in(form, Path(image_field.data))):
             form.set(**_split_fields(splits))
             form.notes.append(describe_splits({name: images for name, (images, _) in splits.items()}))
             return
@@ -145,15 +146,19 @@ class Folders(FormSource):
             folders = siblings[0]
         return folders if folders and all(map(form.meta.data_roots.contain, folders)) else None
 
-    def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
-        """Return the allowed paths of the images and the targets of the splits in the folder of images.
+    def find_beside(self, form: ImageDatasetForm[Any]) -> dict[str, Beside]:
+        def find(root: Path) -> dict[str, Beside]:
+            splits = self.splits_in(form, root)
+            return {split: Beside(paths[0], _split_fields({split: paths})) for split, paths in splits.items()}
+
+        return folders_beside(form, Path(form.text_of("feature_folder")), find)
+
+    def splits_in(self, form: ImageDatasetForm[Any], root: Path) -> dict[str, tuple[Path, Path | None]]:
+        """Return the allowed paths of the images and the targets of the splits in the folder ``root``.
 
         The folders of splits contain those of images and targets, or the other way around, or are beside those of
-        targets. The result is empty if another split has folders of its own. Targets are None if the kind needs none.
+        targets. Targets are None if the kind needs none.
         """
-        root = Path(form.text_of("feature_folder"))
-        if self.own_splits(form):
-            return {}
         folders = split_folders(root)
         folders_of: dict[str, tuple[Path, Path | None] | None] = {
             split: self.find_sources(form, folder) for split, folder in folders.items()

@@ -88,11 +88,10 @@ class _Folders(Folders):
             return root, root
         return _find_annotated(form, root).get("train")
 
-    def declared_splits(self, form: ImageDatasetForm[Any]) -> dict[str, tuple[Path, Path | None]]:
-        declared = super().declared_splits(form)
-        if declared or self.own_splits(form):
+    def splits_in(self, form: ImageDatasetForm[Any], root: Path) -> dict[str, tuple[Path, Path | None]]:
+        if declared := super().splits_in(form, root):
             return declared
-        splits = _find_annotated(form, Path(form.text_of("feature_folder")))
+        splits = _find_annotated(form, root)
         return dict(splits) if len(splits) > 1 else {}
 
     def check(self, form: ImageDatasetForm[Any], recipe: CreateWithTargetImages) -> None:

@@ -23,9 +23,8 @@ from digits.kinds.forms.fields import (
     select,
     text_field,
 )
-from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.summary import Suggestion
-from digits.kinds.forms.tables import DIALECT, DialectFields, suggest_tables
+from digits.kinds.forms.source import Beside, FormSource
+from digits.kinds.forms.tables import DIALECT, DialectFields, tables_beside
 from digits.kinds.text.characters import DEFAULT_ALPHABET, MAX_CHARACTERS, check_alphabet
 from digits.kinds.text.reader import read_labels, usable_rows
 from digits.kinds.text.recipe import CreateText
@@ -43,8 +42,12 @@ class Texts(FormSource):
         if next(iter(usable_rows(rows, recipe.dialect)), None) is None:
             raise UnusableSource(f"{show(os.path.basename(recipe.table))} has no rows.")
 
-    def suggest(self, form: ImageDatasetForm[Any], recipe: CreateText) -> Suggestion | None:
-        return suggest_tables(form, Path(recipe.table), "{}_data_file")
+    def find_beside(self, form: ImageDatasetForm[Any]) -> dict[str, Beside]:
+        def columns_of(path: Path) -> list[str]:
+            rows = read_rows(path, form.draft().delimiter, MAX_HEADER_BYTES)
+            return [""] * len(next(rows).cells)
+
+        return tables_beside(form, Path(form.text_of(self.path)), "{}_data_file", columns_of)
 
 
 class DatasetForm(DialectFields[CreateText]):

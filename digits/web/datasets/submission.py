@@ -48,8 +48,7 @@ class Submission:
     """The ``form`` of datasets with what its page has ``sent`` beside the fields.
 
     ``own`` lists the fields that were changed by hand, ``found`` is the summary of the source that the page has read
-    last, for the value ``found_scan`` of `scan`, and ``declined`` has the texts of suggestions. `follow` fills in what
-    is left open.
+    last, for the value ``found_scan`` of `scan`. `follow` fills in what is left open.
     """
 
     def __init__(self, form: ImageDatasetForm[Any], sent: MultiDict[str, str]) -> None:
@@ -81,6 +80,14 @@ class Submission:
         """Whether the source was read with the present fields."""
         found = self.found
         return bool(found and found.finished and self.sent.get("found_scan") == self.scan)
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether the page reads the source for the present fields."""
+        found = self.found
+        return self.has_path and (
+            self.sent.get("found_scan") != self.scan or bool(found and not found.finished)
+        )
 
     @property
     def has_path(self) -> bool:
@@ -142,10 +149,9 @@ class Submission:
 
     @property
     def suggestions(self) -> list[Suggestion]:
-        """What can be changed with a button, unless it was declined."""
-        found, declined = self.found, self.sent.get("declined", "").split("\n")
-        offered = [found.suggestion, *found.remedies] if found else []
-        return [item for item in offered if item and item.text not in declined and not self.has(item.fields)]
+        """What can be changed with a button."""
+        offered = [self.found.suggestion, *self.found.remedies] if self.found else []
+        return [item for item in offered if item and not self.has(item.fields)]
 
     def has(self, values: Mapping[str, str | bool]) -> bool:
         """Return whether the fields have these values."""
@@ -161,12 +167,8 @@ class Submission:
     def stops(self) -> str:
         """Why the dataset cannot be created; while the source is read, the reason from before remains."""
         found, reason = self.found, ""
-        if found:
-            question = next((item for item in self.suggestions if item.stops), None)
-            if found.refused or found.errors or (question and not question.decline):
-                reason = "Fix the problem above first."
-            elif question:
-                reason = "Answer the question above first."
+        if found and (found.refused or found.errors or any(item.stops for item in self.suggestions)):
+            reason = "Fix the problem above first."
         return reason or ("" if self.is_read or not self.has_source else self.sent.get("stopped", ""))
 
     @property

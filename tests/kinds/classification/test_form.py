@@ -162,9 +162,8 @@ def test_classes_in_file_names_are_suggested_and_used(tmp_path: Path) -> None:
     assert "cat, great_dane" in error and "classes_from_names" in error
     suggestion = forms.summary(**fields).suggestion
     assert suggestion and suggestion.fields == {"classes_from_names": True}
-    found = forms.summary(**fields, classes_from_names="y")
-    assert found.bars == [("cat", 4), ("great_dane", 4)]
-    assert found.suggestion and found.suggestion.fields["folder_val"] == str(data / "val")
+    found = forms.summary(**fields, classes_from_names="y", beside="y")
+    assert found.bars == [("cat", 4), ("great_dane", 4)] and found.splits == {"train": 8, "val": 4}
     save(data / "train" / "12.jpg")
     made = forms.plan(folder_train=data, classes_from_names="y")
     assert made.target.names == ["cat", "great_dane"]

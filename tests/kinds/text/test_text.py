@@ -135,7 +135,7 @@ def test_the_source_is_summarized_with_its_classes_and_invalid_lines(forms: Form
     assert found.table_head == ["class (class)", "title (text)", "text (text)"]
     assert len(found.table) == 5 and found.table[0][0] == "animal"
     assert found.bars == [("<i>place</i>", 80), ("animal", 80), ("number", 80)]
-    assert found.suggestion and found.suggestion.fields == {"test_data_file": str(forms.data / "test.csv")}
+    assert found.suggestion and found.suggestion.text == "Found test.csv for test, beside train.csv."
 
     made = forms.create(train_data_file=table, max_chars_per_sample=48)
     assert made.manifest.skipped == 1

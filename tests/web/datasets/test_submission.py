@@ -59,19 +59,22 @@ def test_open_fields_follow_the_source(site: Site) -> None:
     assert page.value("scan") != scan and "data-recommended>Use this" in page.text
 
 
-def test_problems_and_questions_stop_the_button(site: Site) -> None:
+def test_problems_stop_the_button_and_folders_beside_the_given_one_do_not(site: Site) -> None:
     page = Page(site, folder_train=str(site.data / "nothing"))
     page.change()
     page.read()
     assert "does not exist" in page.text and 'data-reason="Fix the problem above first."' in page.text
     for split in ("train", "test"):
         bars(site.data / "split" / split)
-    page.change(folder_train=str(site.data / "split" / "train"))
-    assert "Fix the problem above first." in page.text, "until the new source is read"
+    page.change(folder_train=str(site.data / "split" / "train"), beside="y")
+    assert "Fix the problem above first." in page.text and "Reading the source" in page.text
     page.read()
-    assert 'data-reason="Answer the question above first."' in page.text
-    declined = re.search(r'data-decline="([^"]+)"', page.text)
-    assert declined and "aria-disabled" not in page.change(declined=f"\n{declined[1]}")
+    assert "aria-disabled" not in page.text and "Reading the source" not in page.text
+    assert "Also used: test/ for test, beside train/." in page.text and "24 test" in page.text
+    del page.fields["beside"]
+    page.change()
+    page.read()
+    assert "Found test/ for test, beside train/." in page.text and "24 test" not in page.text
 
 
 def test_errors_of_a_refused_form_are_shown(site: Site) -> None:
