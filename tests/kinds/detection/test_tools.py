@@ -389,6 +389,7 @@ def test_files_of_other_tools_are_named(tmp_path: Path, content: Any, tool: str,
     save(tmp_path / "a.png")
     save(tmp_path / "b.png")
     save(tmp_path / "a.json", content)
+    save(tmp_path / "notes.json", {"categories": []})  # the classes of an export of Label Studio
     forms = Forms("image-object-detection", tmp_path)
     (problem,) = forms.summary(train_image_folder=tmp_path).problems
     assert "is not a COCO file" in problem and tool in problem and advice in problem
