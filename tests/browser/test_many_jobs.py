@@ -70,14 +70,14 @@ def test_pages_are_navigated_with_the_keyboard(page: Page, server: ServerProcess
     # Searching or sorting returns to the first page, and pages keep both.
     page.locator("#jobs-search").fill("net")
     expect(shown).to_have_text(re.compile("^1–50 of "))
-    page.locator("#models-table").get_by_role("link", name="Metric").press("Enter")
+    page.locator("#models-table").get_by_role("link", name="Validation").press("Enter")
     expect(page).to_have_url(re.compile("sort=last_accuracy"))
     following.press("Enter")
     expect(shown).to_have_text(re.compile("^51–100 of "))
     page.reload()
     expect(shown).to_have_text(re.compile("^51–100 of "))
     expect(page.locator("#jobs-search")).to_have_value("net")
-    expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Metric")
+    expect(page.locator("#models-table th[aria-sort=descending]")).to_contain_text("Validation")
 
 
 def test_a_search_while_the_server_is_away_is_reported_and_repeated(
