@@ -227,6 +227,7 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
             "url_prefix": settings.url_prefix,
             "username": shown_username(request),
             "needs_login": auth.is_required(request.environ),
+            "chooses_compute": lambda: bool(services.clusters.names) or len(services.devices.gpus()) > 1,
             "tensorflow": services.tensorflow,
             "storage_problem": services.store.problem,
             "default_kind": default_kind(),

@@ -60,7 +60,7 @@ def test_the_splits_of_a_folder_are_used_or_mixed(page: Page, server: ServerProc
     page.get_by_role("button", name=re.compile("Create")).click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"), timeout=30_000)
     expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
-    expect(page.locator("#dataset-facts")).to_contain_text("18 images")
+    expect(page.locator("#dataset-summary")).to_contain_text("Training images18")
 
 
 def test_wrong_paths_stop_the_button(page: Page, server: ServerProcess) -> None:
@@ -158,7 +158,7 @@ def test_folders_beside_the_training_folder_are_used(
     create.click()
     expect(page.locator("[data-status]").filter(has_text="Done").first).to_be_visible(timeout=30_000)
     for split in beside:
-        expect(page.locator("#dataset-facts")).to_contain_text(f"{split_title[split]}12 images")
+        expect(page.locator("#dataset-summary")).to_contain_text(f"{split_title[split]} images12")
 
 
 def test_a_table_is_summarized(page: Page, server: ServerProcess) -> None:

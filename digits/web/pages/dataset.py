@@ -30,6 +30,8 @@ blueprint = Blueprint("dataset_page", __name__)
 
 SAMPLES_PER_GROUP = 5
 SHOWN_GROUPS = 12
+# With at most this many groups, all are shown.
+MOST_GROUPS = 16
 # With at most this many groups, each shows more samples, in two rows.
 FEW_GROUPS = 4
 SAMPLES_OF_FEW_GROUPS = 10
@@ -84,7 +86,9 @@ def _samples(job: DatasetJob, manifest: Manifest) -> list[dict[str, Any]]:
     if split is None or not split.count:
         return []
     # Images that contain several classes are not grouped.
-    names = [] if manifest.lists_classes else manifest.groups[:SHOWN_GROUPS]
+    names = [] if manifest.lists_classes else manifest.groups
+    if len(names) > MOST_GROUPS:
+        names = names[:SHOWN_GROUPS]
     if names:
         per_group = SAMPLES_OF_FEW_GROUPS if len(names) <= FEW_GROUPS else SAMPLES_PER_GROUP
     else:

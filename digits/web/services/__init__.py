@@ -162,9 +162,10 @@ class Services:
             self.store.index.update(change.job)  # the store updates it only for changes that it saves
         for message in live_messages.of(change):
             self.live.publish(*message)
-        if isinstance(change, JobDeleted):
+        has_ended = isinstance(change, StatusChanged) and not change.job.status.is_running
+        if has_ended or isinstance(change, JobDeleted):
             self.folder_sizes.forget(change.job)
-        if isinstance(change, StatusChanged) and not change.job.status.is_running:
+        if has_ended:
             self.credentials.discard(change.job.id)
         if isinstance(change, StatusChanged) and change.job.status is Status.DONE:
             for start in self.when_done:

@@ -52,6 +52,9 @@ def test_the_page_shows_who_uses_each_gpu(site: Site, task: subprocess.Popen[byt
     assert second["processes"][1]["name"] == "" and third["processes"] == []
     assert (first["utilization"], first["temperature"]) == (40, 60)
     page = site.get("/compute").text
+    assert "topnav-compute" in page
+    site.services.devices = Devices(lambda: gpus[:1], {})
+    assert "topnav-compute" not in site.get("/compute").text
     assert "GPU 1: H200" in page and page.count("Used by other programs") == 2
     assert f'<a href="{ours["url"]}">' in page and f"process {os.getpid()}" in page
 

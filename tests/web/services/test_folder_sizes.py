@@ -7,6 +7,8 @@ import gevent
 import pytest
 
 from digits.core.job import Job
+from digits.core.model_job import ModelJob
+from digits.runtime.changes import StatusChanged
 from digits.web.services import folder_sizes
 from digits.web.services.folder_sizes import FolderSizes
 from tests.site import Site
@@ -62,6 +64,15 @@ def test_page_does_not_wait_for_a_large_folder(sizes: Sizes) -> None:
     sizes.may_end.set()
     sizes.wait_for(7)
     assert len(sizes.measured) == 1 and sizes.reported == [sizes.job]
+
+
+def test_the_size_of_an_ended_job_is_measured_again(site: Site) -> None:
+    model = site.services.store.get(site.finished_model("20260101-000000-abcd"), ModelJob)
+    before = site.services.folder_sizes.of(model)
+    (model.folder / "weights").write_bytes(b"0" * 1000)
+    assert site.services.folder_sizes.of(model) == before is not None
+    site.services.report(StatusChanged(model))
+    assert site.services.folder_sizes.of(model) == before + 1000
 
 
 def test_page_without_the_size_of_its_folder(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
