@@ -13,7 +13,8 @@ const PATIENCE_MILLISECONDS = 2000;
 /**
   * `check()` runs the preflight, whose progress `region` shows, and returns {answer} or {error}. `job` submits the form.
   * `ready()` waits for the form, and `obtain()` obtains the weights and
-  * returns whether they could be. `remedies(answer)` returns what to do about warnings as [words, function].
+  * returns whether they could be. `remedies(answer)` returns what to do about warnings as
+  * [words, function that changes the form, whether the changed form needs another check], and training starts.
  */
 export function startCreating(form, region, check, job, { ready, obtain }, remedies) {
   const unchecked = document.getElementById('create-unchecked');
@@ -50,11 +51,11 @@ export function startCreating(form, region, check, job, { ready, obtain }, remed
 
   /** Shows the warnings in `answer` with the remedies. */
   function concern(answer) {
-    const buttons = remedies(answer).map(([words, act]) =>
+    const buttons = remedies(answer).map(([words, change, needsCheck]) =>
       button('button button-small', words, () => {
-        act();
-        region.hidden = true;
-        form.querySelector('[type="submit"]').focus();
+        change();
+        if (needsCheck) form.requestSubmit();
+        else send();
       }),
     );
     const anyway = button('button button-small', 'Train anyway', () => send(answer.id));

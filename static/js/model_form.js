@@ -154,7 +154,7 @@ function start() {
   startCreating(form, beforeTraining, check, job, { ready: fields.ready, obtain: weights.obtain }, ({ remedies = [] }) => {
     const advice = form.querySelector('[data-restore]')?.dataset.restore;
     const changes = remedies.map(({ words, fields: values }) => [words, () => Object.entries(values).forEach(([name, value]) => fill(form.elements[name], value))]);
-    return [...(advice ? [[`${advice} instead`, () => recommend()]] : []), ...changes];
+    return [...(advice ? [[`${advice} instead`, () => recommend(), true]] : []), ...changes];
   });
 
   if (method() === 'custom') openEditor();

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from flask import url_for
@@ -59,12 +59,12 @@ class Result:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do about a result: a ``url``, or a ``dialog`` of the page, a ``hint``, and another ``label``."""
+    """What to do about a result: open the ``url``, or post ``fields`` to it; a ``hint``, and another ``label``."""
 
-    url: str = ""
+    url: str
     hint: str = ""
     label: str = ""
-    dialog: str = ""
+    fields: Mapping[str, float] = field(default_factory=dict)
 
 
 def result_of(job: ModelJob) -> Result | None:
@@ -209,9 +209,11 @@ def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Rem
     if action == "fix_labels":
         return Remedy(f"{review}&wrong=suspect", "The most certain ones come first.")
     if action == "train_longer":
-        if continuing.can_continue(job):
-            return Remedy(dialog="continue-dialog")
-        return Remedy(clone, "Clone it with more epochs.")
+        if not (more := continuing.more_epochs(job)):
+            return Remedy(clone, "Clone it with more epochs.")
+        hint = f"“{job.name}” continues where it ended, with all of its settings."
+        label = f"Train {count_of(more, 'more epoch')}"
+        return Remedy(url_for("models.resume", job_id=job.id), hint, label, {"more_epochs": more})
     if action == "more_images":
         hint = f"Add them where those of “{data.name}” are, then create the dataset again."
         return Remedy(url_for("datasets.new", kind=data.data_kind, clone=data.id), hint)

@@ -21,6 +21,14 @@ def can_continue(job: ModelJob) -> bool:
     return job.status is Status.DONE and _has_data(job) and _epochs_done(job) > 0
 
 
+def more_epochs(job: ModelJob) -> int:
+    """Return how many epochs to add to a training that was too short: half of them, at least 5; 0 if it cannot."""
+    if not can_continue(job):
+        return 0
+    done = _epochs_done(job)
+    return int(min(max(5, done / 2), MAX_EPOCHS - done))
+
+
 def epochs_of_request(job: ModelJob) -> float | None:
     """Return the number of epochs that ``job`` is to be trained in all; None if the request does not change it.
 

@@ -15,9 +15,11 @@ from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
 from digits.data.models import evaluation as evaluations
 from digits.kinds import kind_named
+from digits.kinds.advice.verdict import Verdict
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import ACCURACY
 from digits.runtime.executors.executor import place
+from digits.web.evaluations import model_result
 from digits.web.jobs import serializers
 from tests.site import Site, bars
 from tests.web.trained import WHOLE_BATCHES, Finished, shared_site, train, wait_for_evaluation
@@ -102,6 +104,16 @@ def test_the_page_of_the_model_shows_the_result_on_the_test_split_first(
     assert "· partial" not in page
     # One that was not evaluated has only the training's validation, or none.
     assert 'class="panel result"' not in site.get(f"/models/{site.finished_model(dataset)}").text
+
+
+def test_a_training_that_was_too_short_continues_with_one_click(
+    site: Site, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = Verdict("fair", "Still improving", "", "train_longer", "Train longer")
+    monkeypatch.setattr(model_result, "judge", lambda outcome: short)
+    page = site.get(f"/models/{model}").text
+    (form,) = re.findall(rf'<form method="post" action="/models/{model}/resume">(.*?)</form>', page)
+    assert 'name="more_epochs" value="5"' in form and "Train 5 more epochs</button>" in form
 
 
 def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> None:
