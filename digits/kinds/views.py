@@ -62,9 +62,9 @@ class Metric:
             object.__setattr__(self, "word", self.title.lower() if is_word else self.title)
 
     def format(self, value: float) -> str:
-        """Format a value, such as ``93.25%``, ``31.2 dB`` or ``0.931``."""
+        """Format a value, such as ``93.3%``, ``31.2 dB`` or ``0.931``."""
         if self.unit == "%":
-            return f"{100 * value:.2f}%"
+            return f"{100 * value:.1f}%"
         return " ".join(filter(None, (format_number(value), self.unit)))
 
     @property

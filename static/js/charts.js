@@ -11,10 +11,12 @@ const COLORS = Array.from({ length: 10 }, (_, index) => `--chart-${index + 1}`);
 const SMALLEST_LOG_VALUE = 1e-9;
 const TABLE_ROWS = 200;
 const WORDS_MILLISECONDS = 2000;
+const HIDDEN_SIZE = [600, 240];
+const DIGIT_WIDTH = 6.5;
 
 const TYPES = {
   loss: { show: number, range: fromZero, colors: COLORS },
-  percent: { show: (value) => percent(value, value >= 99.95 ? 1 : 2), range: upToHundred, unit: '%', colors: COLORS },
+  percent: { show: percent, range: upToHundred, unit: '%', colors: COLORS },
   rate: { show: number, range: fromZero, colors: ['--chart-4'], hasOneStage: true },
   speed: { show: number, range: fromZero, colors: ['--chart-3'], hasOneStage: true },
 };
@@ -154,15 +156,15 @@ export class Chart {
     const color = (name) => style.getPropertyValue(name).trim();
     const axis = { stroke: color('--ink-faint'), font: `11px ${color('--font-text')}`, grid: { stroke: color('--chart-grid'), width: 1 }, ticks: { show: false } };
     return {
-      width: this.area.clientWidth,
-      height: this.area.clientHeight,
+      width: this.area.clientWidth || HIDDEN_SIZE[0], // for paper, which shows all charts
+      height: this.area.clientHeight || HIDDEN_SIZE[1],
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: true, y: false }, sync: { key: 'metrics', setSeries: false }, points: { size: 7 } },
       scales: { x: { time: false }, y: this.yScale() },
       axes: [
         { ...axis, size: 28, gap: 4, ...this.xLabels() },
-        { ...axis, size: 52, gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
+        { ...axis, size: (_, words) => Math.max(52, 12 + DIGIT_WIDTH * Math.max(...(words ?? []).map(({ length }) => length))), gap: 4, values: (_, values, __, ___, distance) => values.map((value) => this.label(value, distance)) },
       ],
       series: [
         { label: AXES[this.axis].title },

@@ -16,8 +16,8 @@ import { MetricStore } from './metrics.js';
 import { showPreflight } from './preflight_result.js';
 import { setProgress } from './progress.js';
 import { refreshParts, refreshSoon } from './refresh.js';
-import { startSectionMenu } from './section_menu.js';
 import { startSmoothing } from './smoothing.js';
+import { startPageTabs } from './tabs.js';
 import { loadedWeightsNote, showLoadedWeights } from './loaded_weights.js';
 import { showUsage } from './usage.js';
 
@@ -26,6 +26,7 @@ const MOST_ROWS = 20_000;
 const RETRY_MILLISECONDS = 3000;
 const MOST_OWN_CHARTS = 24;
 
+startPageTabs(document.querySelector('.page-tabs'));
 const about = JSON.parse(document.getElementById('model-data').textContent);
 const store = new MetricStore(about.charts);
 const charts = [...document.querySelectorAll('[data-chart]')].map((figure) => new Chart(figure, about.charts.find(({ id }) => id === figure.dataset.chart), about.titles));
@@ -108,7 +109,7 @@ function showTiles() {
     epoch: epoch === undefined ? '–' : `${Number(epoch.toFixed(2))}${about.epochs ? ` / ${about.epochs}` : ''}`,
     'loss-train': number(store.last('train', isLoss)),
     'loss-val': number(store.last('val', isLoss)),
-    ...Object.fromEntries(about.charts.filter((chart) => chart.has_tile).map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id), 2)])),
+    ...Object.fromEntries(about.charts.filter((chart) => chart.has_tile).map(({ id, percent: inPercent }) => [`${id}-val`, (inPercent ? percent : number)(last(id))])),
     speed: number(store.last('train', (name) => name === 'images_per_second')),
     waiting: waiting === null ? '' : `${percent(100 * waiting, 0)} of each step waits for other workers`,
   };
@@ -157,14 +158,10 @@ document.addEventListener('parts-refreshed', showUseOfFormat);
 document.getElementById('snapshots').addEventListener('click', (event) => {
   const link = event.target.closest('[data-export]');
   const form = document.getElementById('export-form');
-  if (!link || !form) return;
-  event.preventDefault();
-  form.elements.snapshot_epoch.value = link.dataset.export;
-  form.elements.format.focus();
+  if (link && form) form.elements.snapshot_epoch.value = link.dataset.export;
 });
 
 const job = startJobPage();
-startSectionMenu(document.querySelector('.job-head'));
 document.addEventListener('task-update', ({ detail: message }) => {
   if (message.job_id === job.id) receive[message.update]?.(message);
 });

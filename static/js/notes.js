@@ -69,6 +69,7 @@ export function startNotes(job) {
       state.textContent = 'Not saved';
       conflict.querySelector('pre').textContent = text || 'Empty';
       conflict.hidden = false;
+      reveal(conflict);
     }
   }
 

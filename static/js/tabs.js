@@ -1,6 +1,8 @@
 // Tabs within a page: one list of role=tab buttons, each with aria-controls.
 
-/** Makes `list` switch its panels; `shown(panel)` is called whenever one is shown. */
+import { reveal } from './reveal.js';
+
+/** Makes `list` switch its panels; `shown(panel, isChosen)` is called whenever one is shown. Returns a function that selects a tab. */
 export function startTabs(list, shown = () => {}) {
   const tabs = [...list.querySelectorAll('[role="tab"]')];
 
@@ -12,7 +14,7 @@ export function startTabs(list, shown = () => {}) {
       document.getElementById(other.getAttribute('aria-controls')).hidden = !chosen;
     }
     if (focus) tab.focus();
-    shown(document.getElementById(tab.getAttribute('aria-controls')));
+    shown(document.getElementById(tab.getAttribute('aria-controls')), focus);
   };
 
   list.addEventListener('click', (event) => {
@@ -27,4 +29,25 @@ export function startTabs(list, shown = () => {}) {
     select(tabs[(at + step + tabs.length) % tabs.length]);
   });
   select(tabs[0], false);
+  return select;
+}
+
+/** Switches the parts of a page; its address ends with the id of the part, or of something in it. Without scripts, all are shown. */
+export function startPageTabs(list) {
+  list.hidden = false;
+  const select = startTabs(list, (part, isChosen) => {
+    if (!isChosen) return;
+    history.replaceState(history.state, '', `#${part.id}`);
+    if (part.getBoundingClientRect().top < 0) part.scrollIntoView(); // the list stays in view
+  });
+  const follow = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    const part = target?.closest('[role="tabpanel"]');
+    if (!part) return;
+    select(list.querySelector(`[aria-controls="${part.id}"]`), false);
+    reveal(target);
+    if (target !== part) target.scrollIntoView();
+  };
+  follow();
+  addEventListener('hashchange', follow);
 }

@@ -398,6 +398,14 @@ def open_panel(page: Page, name: str) -> None:
     section.evaluate("section => { section.open = true }")
 
 
+def open_part(page: Page, name: str) -> None:
+    """Show the part ``name`` of the page of a model, such as ``Details``, with all its folded panels open."""
+    page.get_by_role("tab", name=name).click()
+    part = page.get_by_role("tabpanel", name=name)
+    for panel in part.locator("details.panel").all():
+        panel.evaluate("panel => { panel.open = true }")
+
+
 def fill_size(page: Page, side: int) -> None:
     """Fill in the size of a dataset's images."""
     open_panel(page, "Image size")

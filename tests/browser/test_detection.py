@@ -68,6 +68,7 @@ def test_from_annotations_to_detected_objects(page: Page, page_faults: object, f
     train_model(page, epochs=6)
     expect(page.locator('[data-chart="map"]')).to_have_attribute("data-points", re.compile("[1-9]"))
 
+    page.get_by_role("tab", name="Try").click()
     page.locator("#image-file").set_input_files(folder / "images" / "3.png")
     slider = page.get_by_role("slider", name="Minimum score")
     slider.focus()

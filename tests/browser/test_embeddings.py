@@ -14,7 +14,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_a_map_is_explored_with_mouse_and_keyboard(page: Page, trained: dict[str, Any]) -> None:
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#evaluation")
     page.get_by_role("link", name="Embedding map").click()
     page.wait_for_load_state()
     form = page.locator("#map-form")

@@ -15,6 +15,7 @@ from tests.browser.conftest import (
     check_accessibility,
     customize,
     finished,
+    open_part,
     start_training,
 )
 
@@ -118,4 +119,5 @@ def test_an_earlier_model_is_fine_tuned(page: Page, dataset: dict[str, Any], tra
     expect(page.locator(".page-head, header").get_by_text("Done", exact=True).first).to_be_visible(
         timeout=STEP_MILLISECONDS
     )
+    open_part(page, "Details")
     expect(page.get_by_text(re.compile(r"trunk factor 0\.\d"))).to_be_visible()

@@ -35,7 +35,7 @@ def test_a_grid_of_images_from_a_seed_and_from_own_vectors(
 ) -> None:
     network = {"method": "custom", "custom_network": GENERATOR, "train_epochs": 1, "select_gpu": "cpu"}
     job = finished(server, create("models", model_name="Generator", dataset=dataset["id"], **network))
-    page.goto(f"/models/{job['id']}")
+    page.goto(f"/models/{job['id']}#try")
     expect(page.locator("#classify-panel")).to_be_hidden()
     panel = page.get_by_role("region", name="Generate images")
     panel.get_by_label("Rows").fill("2")

@@ -21,6 +21,7 @@ def test_from_the_model_to_its_layers_and_heat_maps(
     page.wait_for_load_state()
 
     # The predictions for the same images in each epoch.
+    page.get_by_role("tab", name="Details").click()
     page.locator("#epochs-panel summary").click()
     epochs = page.locator("#epochs-panel")
     expect(epochs.get_by_role("slider", name="Epoch")).to_have_attribute(
@@ -32,6 +33,7 @@ def test_from_the_model_to_its_layers_and_heat_maps(
     expect(epochs.locator("[data-epoch='1'] figcaption").first).to_contain_text("%")
     check_accessibility(page)
 
+    page.get_by_role("tab", name="Try").click()
     page.get_by_role("link", name="Inside the network").click()
 
     # A record of the dataset is shown at once.

@@ -14,6 +14,7 @@ from tests.browser.conftest import (
     check_accessibility,
     customize,
     open_panel,
+    open_part,
     write_network,
 )
 
@@ -201,6 +202,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     expect(chart.get_by_text("No values recorded.")).to_be_visible()
 
     # Notes typed offline survive leaving the page and are saved later.
+    open_part(page, "Details")
     notes, state = page.locator("#job-notes"), page.locator("#notes-state")
     notes.fill("first")
     expect(state).to_have_text("Saved")
@@ -208,7 +210,7 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
     notes.fill("first, and more")
     expect(state).to_contain_text("Not saved yet")
     other = page.context.new_page()
-    other.goto(f"/models/{failed['id']}")
+    other.goto(f"/models/{failed['id']}#job-notes")
     expect(other.locator("#job-notes")).to_have_value("first, and more")
     expect(other.locator("#notes-state")).to_contain_text("Not saved yet")
     mend()
@@ -217,14 +219,14 @@ def test_a_job_page_with_a_slow_and_a_broken_connection(
 
     # A second tab shows notes saved by the first one.
     second = other.context.new_page()
-    second.goto(f"/models/{failed['id']}")
+    second.goto(f"/models/{failed['id']}#job-notes")
     expect(second.locator("#job-notes")).to_have_value("first, and more")
     expect(second.locator("#connection")).to_be_hidden()
     other.locator("#job-notes").fill("last")
     expect(second.locator("#job-notes")).to_have_value("last")
 
     # An image on the server is shown while it is classified.
-    second.goto(f"/models/{trained['id']}")
+    second.goto(f"/models/{trained['id']}#try")
     drawn = '<ol><li class="prediction">left</li></ol><p data-note>Epoch 1</p>'
     second.route("**/infer_one", lambda route: route.fulfill(body=drawn, content_type="text/html"))
     second.get_by_label("Or enter a path on the server").fill(str(image_folder / "left" / "00.png"))
@@ -263,7 +265,7 @@ def test_notes_changed_elsewhere_are_not_overwritten(page: Page, page_faults: Pa
         "**/socket.io/**", lambda route: route.abort()
     )  # so that it learns of changes only when it saves
     page_faults.allow("/socket.io/")
-    page.goto(f"/models/{failed['id']}")
+    page.goto(f"/models/{failed['id']}#job-notes")
     save_elsewhere("theirs")
     notes.fill("mine")
     expect(conflict).to_be_visible()

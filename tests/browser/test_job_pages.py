@@ -14,6 +14,7 @@ from tests.browser.conftest import (
     check_accessibility,
     customize,
     open_panel,
+    open_part,
     write_network,
 )
 
@@ -23,12 +24,19 @@ DONE_MILLISECONDS = 60_000
 STALE = """async () => {
   const button = document.querySelector('#job-actions [data-action="delete"]');
   button.textContent = 'Stale';
+  button.closest('[popover]').showPopover();
   button.focus();
   const panel = document.querySelector('details');
   panel.open = true;
   await (%s)();
   return { same: document.activeElement === button, words: button.textContent, open: panel.open };
 }"""
+
+
+PARTS = ("Results", "Try", "Details")
+CONTROLS = """() => [...document.querySelectorAll('a, button, input, select, textarea, summary')].filter(
+  (control) => control.checkVisibility({ visibilityProperty: true })
+).length"""
 
 
 def test_a_dataset_page_shows_its_contents_and_its_health(page: Page, dataset):
@@ -133,7 +141,7 @@ def test_a_failed_model_shows_why(page: Page, failed):
     page.goto(f"/models/{failed['id']}")
     expect(page.locator("#job-status")).to_contain_text("Error", timeout=DONE_MILLISECONDS)
     expect(page.locator("#job-error [role=alert]")).to_be_visible()
-    page.locator("#network-panel summary").click()
+    open_part(page, "Details")
     expect(page.locator("#network-text")).to_contain_text("1 / 0")
     check_accessibility(page)
 
@@ -152,7 +160,7 @@ def test_a_stopped_training_resumes(page: Page, create, dataset):
         best_metric="accuracy",
         snapshots_kept=3,
     )
-    page.goto(f"/models/{job['id']}")
+    page.goto(f"/models/{job['id']}#snapshots")
     expect(page.locator("#snapshots [data-epoch]").nth(1)).to_be_visible(timeout=DONE_MILLISECONDS)
     page.reload()
     expect(page.locator("#snapshots [data-mark]")).to_have_text("best")
@@ -225,6 +233,8 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     page.goto(f"/models/{trained['id']}")
     loss = page.locator("#chart-loss .legend b")
     expect(loss.first).to_have_text("100")
+    options = page.get_by_text("Chart options")
+    options.click()
     slider = page.get_by_label("Smoothing")
     slider.fill("90")
     expect(loss.first).not_to_have_text("100")
@@ -234,6 +244,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     expect(page.get_by_label("Smoothing")).to_have_value("90")
     expect(loss.first).to_have_text(smoothed or "")
     expect(loss.last).to_have_text(validation or "")
+    options.click()
     page.get_by_label("Smoothing").fill("0")
     expect(loss.first).to_have_text("100")
 
@@ -246,11 +257,12 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     page.get_by_label("Maximum of Accuracy").press("Tab")  # refused: it is not greater than the minimum
     page.get_by_label("Minimum of Accuracy").fill("50")
     page.get_by_label("Minimum of Accuracy").press("Tab")
-    page.get_by_text("marked on the curves").click()
-    events = page.get_by_text("Learning rate: 0.01 → 0.001")
-    expect(events).to_be_visible()
+    check_accessibility(page)
+    open_part(page, "Details")
+    expect(page.get_by_text("Learning rate: 0.01 → 0.001")).to_be_visible()
     expect(page.locator("#curve-events")).to_contain_text("Best snapshot:")
     check_accessibility(page)
+    page.get_by_role("tab", name="Results").click()
     page.reload()
     expect(page.get_by_label("X-axis")).to_have_value("time")
     expect(page.get_by_label("Range of Loss")).to_have_value("log")
@@ -260,6 +272,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     area.press("End")
     expect(page.locator("#chart-accuracy [role=status]")).to_have_text(re.compile("^Time .*Best snapshot"))
     expect(page.locator("#chart-accuracy .chart-tip")).to_contain_text("Best snapshot")
+    options.click()
     page.get_by_label("Markers").uncheck()
     page.reload()
     expect(page.get_by_label("Markers")).not_to_be_checked()
@@ -276,6 +289,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     compare.click()
     expect(page.locator("#chart-accuracy .legend li")).to_have_text([re.compile("Trained|Compared")] * 2)
     expect(page.get_by_label("X-axis")).to_have_value("time")
+    options.click()
     page.get_by_label("Stage").select_option("Both")
     expect(page.locator("#chart-loss .legend li")).to_have_count(4)
     expect(page.locator("#chart-learning_rate")).to_have_attribute("data-points", re.compile("[1-9]"))
@@ -283,21 +297,35 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
     check_accessibility(page)
 
 
-@pytest.mark.nightly
 @pytest.mark.tensorflow
-def test_a_phone_shows_a_menu_of_the_panels_of_a_model(page: Page, trained) -> None:
-    page.goto(f"/models/{trained['id']}")
-    menu = page.get_by_label("On this page")
-    expect(menu).to_be_hidden()
-    page.set_viewport_size({"width": 390, "height": 844})
-    menu.select_option("Snapshots")
-    expect(page.locator("#snapshots-title")).to_be_focused()
-    expect(page.locator("#snapshots-title")).to_be_in_viewport()
-    expect(menu).to_be_in_viewport()
-    menu.select_option("Network")
+def test_the_page_of_a_finished_model_has_three_parts_with_few_controls(page: Page, trained) -> None:
+    address = f"/models/{trained['id']}"
+    page.goto(address)
+    results, attempts, details = (page.get_by_role("tabpanel", name=name) for name in PARTS)
+    expect(page.locator("#chart-loss canvas")).to_be_visible()
+    expect(attempts).to_be_hidden()
+    page.get_by_role("tab", name="Results").press("ArrowRight")
+    expect(page.get_by_role("tab", name="Try")).to_be_focused()
+    expect(results).to_be_hidden()
+    page.reload()  # the address has the part
+    expect(attempts.get_by_role("button", name="Classify")).to_be_visible()
+    page.goto(f"{address}#network-panel")
     expect(page.locator("#network-text")).to_be_visible()
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    expect(attempts).to_be_hidden()
+    page.get_by_role("tab", name="Results").click()
+    menu = page.get_by_role("button", name="More actions")
+    menu.click()
+    expect(page.get_by_role("button", name="Delete")).to_be_visible()
     check_accessibility(page)
+    page.keyboard.press("Escape")
+    expect(menu).to_be_focused()
+    for size in ({"width": 1280, "height": 900}, {"width": 390, "height": 844}):
+        page.set_viewport_size(size)
+        for name in PARTS:
+            page.get_by_role("tab", name=name).click()
+            assert page.evaluate(CONTROLS) <= 45
+            assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+            check_accessibility(page)
 
 
 @pytest.mark.tensorflow
@@ -315,7 +343,7 @@ def test_a_finished_training_is_continued(page: Page, create, dataset):
         snapshot_interval=1,
     )
     page.goto(f"/models/{job['id']}")
-    button = page.get_by_role("button", name="Continue training…")
+    button = page.get_by_role("button", name="Continue…")
     button.click(timeout=DONE_MILLISECONDS)
     dialog = page.get_by_role("dialog", name="Continue training")
     expect(dialog).to_contain_text("learning rate")

@@ -89,6 +89,7 @@ def test_from_images_to_a_trained_model(page: Page, page_faults, image_folder: P
     expect(page.locator("#classify-snapshot")).to_have_value(newest.get_attribute("data-epoch") or "")
 
     # What needs a snapshot has appeared: prediction for an image of the dataset and an uploaded one, and serving
+    page.get_by_role("tab", name="Try").click()
     expect(page.locator("#serving-panel")).to_be_visible()
     page.locator("#examples button").first.click()
     expect(page.locator("#predictions li")).to_have_count(3, timeout=30_000)

@@ -14,12 +14,12 @@ pytestmark = pytest.mark.tensorflow
 
 
 def test_a_snapshot_is_exported_and_downloaded(page: Page, trained: dict[str, Any]) -> None:
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#snapshots")
     page.wait_for_load_state()
     page.get_by_role("link", name="Export Epoch 1").press("Enter")
+    expect(page.get_by_role("tab", name="Try")).to_have_attribute("aria-selected", "true")
     panel = page.locator("#export")
     choice = panel.get_by_label("Format")
-    expect(choice).to_be_focused()
     expect(panel.get_by_label("Snapshot")).to_have_value("1")
     choice.select_option("ONNX")
     page.evaluate(REFRESH)

@@ -338,7 +338,7 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(page: Page,
 
     start_training(page)
     panel = page.locator("#preflight-panel")
-    expect(panel).to_be_visible(timeout=STEP_MILLISECONDS)
+    page.get_by_role("tab", name="Details").click(timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
     expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
     picture = panel.get_by_alt_text("Images of the first batch")
@@ -364,6 +364,7 @@ def test_the_source_of_initial_weights_is_shown_before_and_after_training(page: 
     page.get_by_label("Name", exact=True).fill("Tuned")
     start_training(page)
     panel = page.locator("#weights-panel")
+    page.get_by_role("tab", name="Details").click()
     expect(panel.locator("summary")).to_contain_text(note, timeout=STEP_MILLISECONDS)
     panel.locator("summary").click()
     row = panel.get_by_role("row", name="model/classes/biases")

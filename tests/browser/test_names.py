@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, check_accessibility, finished
+from tests.browser.conftest import ServerProcess, check_accessibility, finished, open_part
 
 LONG = "a-name-without-any-space-" * 8
 RIGHT_TO_LEFT = "תמונות של חתולים وكلاب"
@@ -140,6 +140,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
 
     def classify() -> None:
         # The model has no snapshot; the prediction is made up.
+        page.get_by_role("tab", name="Try").click()
         page.locator("#classify-panel").evaluate("panel => { panel.hidden = false; }")
         page.locator("#image-path").fill(str(wide_folder / LONG / "2.png"))
         page.get_by_role("button", name="Classify", exact=True).click()
@@ -164,6 +165,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     check(explore)
     check(f"{explore}&label=0", enlarge, with_axe=True)
     check(f"/models/{model['id']}")
+    check(f"/models/{model['id']}", lambda: open_part(page, "Details"))
     check(f"/models/{long_model['id']}", classify)
     check(f"/models/images/classification/new?dataset={dataset}")
     check(f"/models/images/classification/new?clone={long_model['id']}")

@@ -27,7 +27,7 @@ CAMERA = """isAllowed => {
 def test_a_folder_is_predicted_and_wrong_images_are_shown(
     page: Page, trained: dict[str, Any], image_folder: Path, tmp_path: Path
 ) -> None:
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#try")
     page.wait_for_load_state()
     panel = page.locator("#many-panel")
     panel.locator("summary").click()
@@ -49,7 +49,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     first = sorted(image_folder.rglob("*.png"))[0]
     images = tmp_path / "list.txt"
     images.write_text(f"{first} 99\n")
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#try")
     page.wait_for_load_state()
     panel.locator("summary").click()
     expect(panel.get_by_role("link", name=image_folder.name)).to_be_visible()
@@ -65,7 +65,7 @@ def test_a_folder_is_predicted_and_wrong_images_are_shown(
     expect(panel.locator("li")).to_have_count(1)
 
     # A photo of the camera; without the permission, a message.
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#try")
     page.wait_for_load_state()
     page.evaluate(CAMERA, False)
     page.get_by_role("button", name="Use camera").click()

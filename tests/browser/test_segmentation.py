@@ -73,6 +73,7 @@ def test_from_folders_to_a_predicted_mask(page: Page, page_faults: object, root:
         expect(page.locator(f'[data-chart="{chart}"]')).to_have_attribute("data-points", re.compile("[1-9]"))
     expect(page.locator('[data-tile="miou-val"]')).to_contain_text("%")
 
+    page.get_by_role("tab", name="Try").click()
     page.locator("#image-file").set_input_files(root / "images" / "3.png")
     mask = page.locator("#predictions .mask")
     expect(mask).to_be_visible(timeout=30_000)

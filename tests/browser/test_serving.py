@@ -16,7 +16,7 @@ pytestmark = pytest.mark.tensorflow
 def test_a_model_is_promoted_used_and_removed(
     page: Page, trained: dict[str, Any], image_folder: Path
 ) -> None:
-    page.goto(f"/models/{trained['id']}")
+    page.goto(f"/models/{trained['id']}#try")
     page.wait_for_load_state()
     panel = page.locator("#serving-panel")
     panel.locator("summary").click()
@@ -37,6 +37,7 @@ def test_a_model_is_promoted_used_and_removed(
 
     row.get_by_role("link", name="Trained").click()
     page.wait_for_load_state()
+    page.get_by_role("tab", name="Try").click()
     panel.locator("summary").click()
     expect(panel.locator("#production-names")).to_contain_text("/serve/promoted-bars")
 

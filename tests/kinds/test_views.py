@@ -45,14 +45,14 @@ def test_metrics_are_grouped_into_charts() -> None:
 @pytest.mark.parametrize(
     ("metric", "words", "title"),
     [
-        ("map", "mAP 50.00%", "mAP"),
-        ("log_loss_ratio", "ratio 50.00%", "Ratio"),
+        ("map", "mAP 50.0%", "mAP"),
+        ("log_loss_ratio", "ratio 50.0%", "Ratio"),
         ("noise", "noise 0.5 dB", "Noise"),
         # By its name, or by that of a chart.
-        ("map_50", "map 50 50.00%", "Map 50"),
+        ("map_50", "map 50 50.0%", "Map 50"),
         ("map_loss", "map loss 0.5", "Map loss"),
         ("fid_of_top5", "fid of top-5 0.5", "Fid of top-5"),
-        ("accuracy", "accuracy 50.00%", "Accuracy"),
+        ("accuracy", "accuracy 50.0%", "Accuracy"),
     ],
 )
 def test_metrics_have_words_a_unit_and_a_title(metric: str, words: str, title: str) -> None:

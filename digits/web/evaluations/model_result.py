@@ -205,7 +205,7 @@ def _weakest(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]
 def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Remedy:
     clone, kind = url_for("jobs.clone", job_id=job.id), serializers.kind_of(job)
     if action == "use":
-        return Remedy("#classify-panel")
+        return Remedy("#try")
     if action == "fix_labels":
         return Remedy(f"{review}&wrong=suspect", "The most certain ones come first.")
     if action == "train_longer":

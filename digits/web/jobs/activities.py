@@ -83,7 +83,6 @@ class Activity:
     is_open: bool = False
     # Whether it has no forms that work without scripts.
     is_json_only: bool = False
-    is_aside: bool = False
 
     @property
     def tasks(self) -> BackgroundTasks:

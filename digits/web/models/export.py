@@ -103,7 +103,6 @@ export = Activity(
     started=lambda job, recipe: {"snapshot": recipe.snapshot},
     choices=lambda job: exports,
     template="_export.html",
-    is_aside=True,
 )
 blueprint = export.blueprint
 

@@ -14,7 +14,7 @@ from digits.kinds.views import ACCURACY, Baseline, Metric
 
 MAP = Metric("map", "mAP", "%", grades=(0.2, 0.5))
 R2 = Metric("r2", "R²", perfect=1.0, grades=(0.3, 0.8))
-TWO_CLASSES = Baseline(0.5, "Always answering “cat” reaches 50.00%.")
+TWO_CLASSES = Baseline(0.5, "Always answering “cat” reaches 50.0%.")
 NO_BOXES = Baseline(0.0, "Hardly any of the objects is found.", "Finds almost nothing")
 AVERAGE = Baseline(0.0, "Always predicting the average would be about as good.", "No better than the average")
 LEVEL = [0.5, 0.7, 0.8, 0.81, 0.8, 0.81, 0.8, 0.81]
@@ -190,7 +190,7 @@ def test_the_rules_apply_in_the_order_of_the_documentation() -> None:
 
 
 def test_reasons_contain_the_numbers() -> None:
-    assert judge(outcome(0.71, trained=0.98)).reason == "98.00% on the training images, but 71.00% on others."
+    assert judge(outcome(0.71, trained=0.98)).reason == "98.0% on the training images, but 71.0% on others."
     assert "“dog”: recall 40%" in judge(outcome(0.8, weakest=WEAK_DOG)).reason
     assert not judge(outcome(0.98, weakest=ClassScore("dog", 1.0, 1.0, "recall"))).reason
     few = judge(outcome(1.0, records=5, interval=(0.57, 1.0)))

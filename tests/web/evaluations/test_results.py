@@ -45,7 +45,7 @@ def test_models_are_sorted_and_the_front_is_marked(
     assert len(names(sort="no such column")) == 2
     page = site.get(f"/datasets/{dataset}/results").text
     assert "F1, mean of classes" in page
-    assert "Best trade-off" in page and "100.00%" in page and 'opacity="1"' in page
+    assert "Best trade-off" in page and "100.0%" in page and 'opacity="1"' in page
     assert "Production: " not in page
     trained = by_name["trained"]["id"]
     answer = site.post(

@@ -325,9 +325,9 @@ def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, datas
     best = body["best_epoch"]
     assert best == 1 + losses.index(min(losses)) != 3
     page = site.get(f"/models/{job_id}").text
-    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.00% · loss' in page
+    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.0% · loss' in page
     form = site.get("/models/images/classification/new").text
-    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.00% · loss' in form
+    assert f'<option value="{best}" selected>Epoch {best} (best) · accuracy 100.0% · loss' in form
 
     picture = str(site.data / "bars" / "middle" / "03.png")
     asked = {"job_id": job_id, "image_path": picture}
