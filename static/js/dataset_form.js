@@ -151,7 +151,7 @@ form.addEventListener('click', async (event) => {
   const button = event.target.closest('button, a[href^="#"]');
   const { fields: values, recommended, fill, show: id = button?.hash?.slice(1) } = button?.dataset ?? {};
   if (id) event.preventDefault();
-  if (id) goTo(document.getElementById(id));
+  if (id) goTo(document.getElementById(id) ?? form.querySelector(`[name="${id}"]:checked`));
   if (fill) goTo(Object.assign(document.getElementById(fill), { value: `${button.dataset.value.replace(/\/$/, '')}/` }));
   if (values) use(JSON.parse(values), recommended !== undefined);
   if (!values) return;

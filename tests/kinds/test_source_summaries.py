@@ -138,6 +138,14 @@ def test_large_images_are_not_decoded(data: Path, monkeypatch: pytest.MonkeyPatc
     assert "200" not in " ".join(found["facts"]) and found["problems"] == []
 
 
+def test_images_without_colors_are_recognized_in_any_mode(data: Path) -> None:
+    folder = bars(data / "bars", each=2)
+    assert not summary(data, FOLDER, folder_train=str(folder))["are_gray"]
+    for number, path in enumerate(folder.rglob("*.png")):
+        Image.new("L", (16, 16), 90).convert(("L", "RGB", "P", "LA")[number % 4]).save(path)
+    assert summary(data, FOLDER, folder_train=str(folder))["are_gray"]
+
+
 def test_a_large_folder_is_counted_partially(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(previews, "MAX_FILES", 10)
     *_, found = folder_summaries(bars(tmp_path / "bars"))
@@ -211,8 +219,8 @@ def test_invalid_rows_and_missing_images_are_listed_by_line(data: Path) -> None:
         "Write numbers like 1.5.",
         "2 images of train.csv not found: line 3: left/99.png; line 6: pipe.png. Check the names and the folder of the "
         "images.",
-        "1 of 3 images examined cannot be used: pipe.png: not a regular file. Unusable images are skipped. Correct or "
-        "remove them.",
+        "1 of 3 images examined cannot be used: pipe.png: not a regular file. At most 5% of all images may be unusable. "
+        "Correct or remove them.",
     ]
     other = summary(data, TABLE, table_train=path, image_folder=str(data))
     assert "2 images of train.csv not found: line 3: left/99.png; line 6: pipe.png." in " ".join(

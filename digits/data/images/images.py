@@ -185,6 +185,15 @@ def header(data: bytes) -> tuple[str, tuple[int, int]]:
         return _format_of(image), image.size
 
 
+def is_gray(data: bytes, *, max_pixels: int = MAX_PIXELS) -> bool:
+    """Return whether an image file has no colors, even if it is stored in color. Raises UnusableImage."""
+    with _explained(data, max_pixels), _open(data) as image:
+        if image.mode in GRAYSCALE:
+            return True
+    pixels = open_picture(data, 3, enough=(64, 64), max_pixels=max_pixels, bits=None).pixels
+    return bool((pixels == pixels[..., :1]).all())
+
+
 def upright_size_and_turn(source: Path | bytes) -> tuple[Size, int]:
     """Return the width and height of an image as it is displayed, and its EXIF orientation, from 1 to 8.
 

@@ -124,7 +124,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     beside = FlagField("Use the validation and test sources beside the training source", default=True)
     seed = whole("Random seed", CreateDataset, "seed")
     # For scripts: the page fills in the recommended values itself.
-    recommended = FlagField("Recommend the omitted image size and test split", default=False)
+    recommended = FlagField("Recommend the omitted image size, color mode and test split", default=False)
     # Accepted for scripts written for DIGITS; by default, resize_channels decides.
     channel_conversion = SelectField("Channel conversion", choices=CONVERSIONS, default="none")
     # Accepted for scripts written for DIGITS; records are always stored in TFRecord files.

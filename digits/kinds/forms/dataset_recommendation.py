@@ -37,13 +37,14 @@ _WITHOUT_IMAGES = ("text-classification", "image-gradients", "generic")
 class SourceFacts:
     """What is known about the source of a dataset of one ``kind``.
 
-    ``sizes`` are widths and heights of a sample of its images in pixels, and ``images`` is their number, if known; it
-    ``is_partial`` if there are more. ``splits`` are those that have sources of their own. ``test_field`` is the form's
-    field for the share of the test split.
+    ``sizes`` are widths and heights of a sample of its images in pixels, which ``are_gray`` if none has colors, and
+    ``images`` is the number of all, if known; it ``is_partial`` if there are more. ``splits`` are those that have
+    sources of their own. ``test_field`` is the form's field for the share of the test split.
     """
 
     kind: str
     sizes: Sequence[Size] = ()
+    are_gray: bool = False
     images: int | None = None
     splits: Collection[str] = ()
     test_field: str = "pct_test"
@@ -59,12 +60,13 @@ class Advice:
 
 
 def recommend_dataset(facts: SourceFacts, resources: Resources) -> list[Advice]:
-    """Return the advice for a new dataset: up to one piece each for images and the test split.
+    """Return the advice for a new dataset: up to one piece each for the size, the colors and the test split.
 
-    The fields are ``resize_width`` and ``resize_height`` with ``resize_mode``, and the `SourceFacts.test_field`. Fields
-    that the user has set keep their values: the caller leaves them out.
+    The fields are ``resize_width`` and ``resize_height`` with ``resize_mode``, ``resize_channels``, and the
+    `SourceFacts.test_field`. Fields that the user has set keep their values: the caller leaves them out.
     """
-    return [advice for advice in (_image_size(facts, resources), _test_split(facts)) if advice]
+    pieces = (_image_size(facts, resources), _color_mode(facts), _test_split(facts))
+    return [advice for advice in pieces if advice]
 
 
 def _image_size(facts: SourceFacts, resources: Resources) -> Advice | None:
@@ -92,6 +94,13 @@ def _image_size(facts: SourceFacts, resources: Resources) -> Advice | None:
     if is_kept:
         return _resize(size, "squash", f"{wish} keeps their proportions.")
     return _resize(size, "fill", f"{wish}, and filling keeps their proportions.")
+
+
+def _color_mode(facts: SourceFacts) -> Advice | None:
+    """Return grayscale for images without colors, unless the targets may have some."""
+    if not facts.are_gray or facts.kind in (*_WITHOUT_IMAGES, "image-processing"):
+        return None
+    return Advice({"resize_channels": "1"}, "No image examined has colors: they are stored in grayscale.")
 
 
 def _longest_side(has_places: bool, resources: Resources) -> int:

@@ -172,25 +172,29 @@ class PartialProgress(Progress):
 
 
 def _measure_images(summary: SourceSummary, split: SplitPlan) -> None:
-    """Add the formats and the sizes of a sample of the images to ``summary``."""
+    """Add the formats, the sizes and whether there are colors in a sample of the images to ``summary``."""
     root = split.images.root if isinstance(split.images, ImageFolder) else None
     count, end = min(len(split), SAMPLE_IMAGES), time.monotonic() + MAX_SECONDS
     formats: Counter[str] = Counter()
+    are_gray = True
     for number in range(count):
         # Only files can be read in any order without cost.
         name = split.files[number * len(split) // count if root else number]
         with contextlib.suppress(images.UnusableImage, OSError):
             if time.monotonic() > end or (root and os.stat(root / name).st_size > MAX_SAMPLE_BYTES):
                 continue
-            format_name, size = images.header(split.images.read(name))
+            data = split.images.read(name)
+            format_name, size = images.header(data)
             if format_name == "JPEG" or math.prod(size) <= MAX_SAMPLE_PIXELS:
                 formats[format_name] += 1
                 summary.sizes.append(size)
+                are_gray = are_gray and images.is_gray(data, max_pixels=MAX_SAMPLE_PIXELS)
     if sizes := summary.sizes:
         low, high = ("{} × {}".format(*extreme(sizes, key=math.prod)) for extreme in (min, max))
         both = low if low == high else f"{low} to {high}"
         named = " and ".join(name for name, _ in formats.most_common(3))
         summary.facts.append(f"{count_of(len(sizes), 'image')} examined: {named}, {both} pixels.")
+        summary.are_gray = are_gray
 
 
 def summarize(
@@ -329,9 +333,12 @@ def add_records(summary: SourceSummary, plan: Plan, recipe: CreateDataset) -> No
     for part, why in sorted(reasons):
         causes.add(part, why)
     if causes.count:
+        limit = recipe.max_unusable_percent
+        are_few = causes.count * 100 <= tried * limit
+        rule = "They are skipped." if are_few else f"At most {limit:g}% of all images may be unusable."
         summary.problems.append(
             f"{causes.count:,} of {count_of(tried, 'image')} examined cannot be used: {causes.describe()}. "
-            f"Unusable images are skipped. {causes.remedy}"
+            f"{rule} {causes.remedy}"
         )
     if 0 < plan.bits < images.FULL_BITS:
         summary.facts.append(f"16-bit images use {plan.bits} bits: they will be stretched.")
@@ -371,7 +378,7 @@ def _places(plan: Plan, total: int) -> Iterator[tuple[str, int]]:
 
 
 def _raise_limit(limit: float, percent: float) -> Suggestion:
-    text = f"Unusable images exceed the limit of {limit:g}%: the dataset cannot be created."
+    text = f"More images than the limit of {limit:g}% cannot be used. Create the dataset without them?"
     return Suggestion(text, f"Skip up to {percent:g}%", {LIMIT_FIELD: f"{percent:g}"}, stops=True)
 
 

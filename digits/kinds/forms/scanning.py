@@ -198,6 +198,7 @@ def _advise(request: Request, form: Any, summary: SourceSummary, images: int) ->
     facts = SourceFacts(
         request.kind,
         sizes=summary.sizes,
+        are_gray=summary.are_gray,
         images=images,
         splits=summary.splits,
         test_field=form.SHARES[1] if form.SHARES else "",
@@ -225,13 +226,11 @@ def _fill_recommended(request: Request, form: Any) -> list[str]:
 def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
     """Return the settings of images in pieces of ``advice`` without fields that the user has ``chosen``."""
     fields = {name: text for piece in _open(advice, chosen) for name, text in piece.fields.items()}
-    if "resize_width" not in fields:
-        return {}
-    return {
-        "width": int(fields["resize_width"]),
-        "height": int(fields["resize_height"]),
-        "resize_mode": fields["resize_mode"],
-    }
+    settings: dict[str, Any] = {}
+    if "resize_width" in fields:
+        settings["width"], settings["height"] = int(fields["resize_width"]), int(fields["resize_height"])
+        settings["resize_mode"] = fields["resize_mode"]
+    return settings | ({"channels": int(fields["resize_channels"])} if "resize_channels" in fields else {})
 
 
 def _draft(request: Request, new: NewJob) -> Draft:

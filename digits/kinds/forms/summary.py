@@ -36,7 +36,8 @@ class SourceSummary:
     ``facts`` and ``problems`` are sentences. ``bars`` are the first of ``bars_total`` labels with counts.
     ``table`` holds rows under ``table_title`` with the columns ``table_head``; ``pictures`` are URIs of images, one for
     each row, or empty. ``options`` are the values and the words of fields that offer what the source contains.
-    ``sizes`` are those of a sample of the images. ``refused`` is the reason if there is no summary.
+    ``sizes`` are those of a sample of the images, which ``are_gray`` if none has colors. ``refused`` is the reason if
+    there is no summary.
 
     The last summary also has what is known from planning the dataset: the first records as ``previews``, see
     `digits.kinds.forms.previews`, further suggestions as ``remedies``, the number of records as ``total``, those of
@@ -57,6 +58,7 @@ class SourceSummary:
     suggestion: Suggestion | None = None
     remedies: list[Suggestion] = field(default_factory=list)
     sizes: list[tuple[int, int]] = field(default_factory=list)
+    are_gray: bool = False
     previews: list[dict[str, Any]] = field(default_factory=list)
     total: int = 0
     splits: dict[str, int] = field(default_factory=dict)

@@ -30,7 +30,8 @@ from digits.web.services import services
 EVERYTHING = "*"
 SIZE = ("resize_width", "resize_height", "resize_mode")
 # Fields of all kinds that determine the first records, but not the contents of the source.
-STORAGE = (*SIZE, "resize_channels", "encoding", LIMIT_FIELD)
+COLORS = "resize_channels"
+STORAGE = (*SIZE, COLORS, "encoding", LIMIT_FIELD)
 # Folders and files called like this are named after the folder around them.
 COMMON_NAMES = ("train", "training", "images", "labels")
 
@@ -62,8 +63,8 @@ class Submission:
 
     @cached_property
     def open(self) -> list[str]:
-        """The fields that are left to the recommendation, which has one for the size and one for each share."""
-        groups = [SIZE, *((name,) for name in self.form.SHARES)]
+        """The fields that are left to the recommendation, such as that for the size and those for the shares."""
+        groups = [SIZE, (COLORS,), *((name,) for name in self.form.SHARES)]
         own = {*self.own, *([] if EVERYTHING not in self.own else self.form._fields)}
         return [name for group in groups if not own & {*group} for name in group if name in self.form]
 
@@ -143,7 +144,7 @@ class Submission:
 
     @property
     def advice(self) -> list[Advice]:
-        known = {*SIZE, *self.form.SHARES}
+        known = {*SIZE, COLORS, *self.form.SHARES}
         found = self.found.advice if self.found else []
         return [piece for piece in found if all(name in known and name in self.form for name in piece.fields)]
 

@@ -51,10 +51,15 @@ def test_a_test_split_is_divided_off_if_there_are_enough_images() -> None:
     assert _fields(kind=CLASSES, images=300, splits=("val", "test")) == {}
 
 
+def test_gray_images_are_stored_in_grayscale() -> None:
+    assert _fields(kind=CLASSES, are_gray=True) == {"resize_channels": "1"}
+    assert _fields(kind="image-processing", are_gray=True) == {}, "the targets may have colors"
+
+
 def test_each_piece_of_advice_has_a_reason() -> None:
-    reasons = [advice.reason for advice in recommend_dataset(SourceFacts(CLASSES, CROPS, 890), TWO_CORES)] + [
-        advice.reason for advice in recommend_dataset(SourceFacts(MASKS, STREET), TWO_CORES)
-    ]
+    reasons = [
+        advice.reason for advice in recommend_dataset(SourceFacts(CLASSES, CROPS, images=890), TWO_CORES)
+    ] + [advice.reason for advice in recommend_dataset(SourceFacts(MASKS, STREET), TWO_CORES)]
     assert reasons == [
         "The images have 17×38 to 79×119 pixels: 64×64 is enough.",
         "10% of the 890 images are kept for testing: the model never sees them.",

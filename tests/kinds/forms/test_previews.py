@@ -199,7 +199,8 @@ def test_unknown_settings_are_recommended_and_the_splits_of_the_source_are_count
     *_, line = scanning.scan(scanning.Request("image-classification", root, [str(tmp_path)]))
     last = json.loads(line)
     assert last["splits"] == {"train": 20, "test": 4} and last["total"] == 24 and last["errors"] == {}
-    (advice,) = last["advice"]
+    advice, colors = last["advice"]
+    assert colors["fields"] == {"resize_channels": "1"}
     assert advice["fields"] == {"resize_width": "64", "resize_height": "64", "resize_mode": "squash"}
     assert {(item["width"], item["height"]) for item in last["previews"]} == {(64, 64)}
     own = first("image-classification", tmp_path, folder_train=tmp_path / "data", resize_width=10)

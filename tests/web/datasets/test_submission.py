@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from tests.site import Site, bars
 
@@ -75,6 +76,18 @@ def test_problems_stop_the_button_and_folders_beside_the_given_one_do_not(site: 
     page.change()
     page.read()
     assert "Found test/ for test, beside train/." in page.text and "24 test" not in page.text
+
+
+def test_images_without_colors_are_stored_in_grayscale(site: Site) -> None:
+    folder = bars(site.data / "gray", each=2)
+    for path in folder.rglob("*.png"):
+        Image.open(path).convert("L").convert("RGB").save(path)
+    page = Page(site, folder_train=str(folder), resize_channels="3")
+    page.change()
+    page.read()
+    assert re.search(r'name="resize_channels" value="1" checked', page.text)
+    assert "No image examined has colors" in page.text
+    assert re.search(r'name="resize_channels" value="3" checked', page.change(own="resize_channels"))
 
 
 def test_errors_of_a_refused_form_are_shown(site: Site) -> None:
