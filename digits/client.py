@@ -129,6 +129,11 @@ class Client:
             f"/datasets/{kind}.json", CreatedDataset, dataset_name=name, **self._owner(), **fields
         )
 
+    def create_version(self, dataset_id: str, name: str, /, **fields: Value) -> BriefJob:
+        """Create a version of a dataset; ``fields`` are those of its form, such as ``added_folder``."""
+        path = f"/datasets/{dataset_id}/versions.json"
+        return self._post(path, BriefJob, dataset_name=name, **self._owner(), **fields)
+
     def create_model(self, name: str, dataset: str, /, **fields: Value) -> Model:
         """Train a model on the ``dataset`` with this id; ``fields`` are those of its form."""
         return self._post(

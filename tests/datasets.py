@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from digits.data.images import images
 from digits.data.manifest import Manifest, SplitRecords
 from digits.data.records.records import Record, ShardWriter, encode_example, shard_name
 from digits.data.targets.target import Target
@@ -44,3 +47,13 @@ def manifest_of(target: Target, *, side: int = 1, channels: int = 1, **fields: A
         "mean_pixel": [0.0] * channels,
     }
     return Manifest(target=target, **defaults | fields)
+
+
+def photos(folder: Path, *names: str) -> Path:
+    """Write an image for each of ``names``, no two of which are equal, and return the folder."""
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.random.default_rng([*name.encode()]).integers(0, 255, (20, 20, 3), np.uint8)
+        path.write_bytes(images.encode(pixels, "png"))
+    return folder

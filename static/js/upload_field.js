@@ -15,7 +15,9 @@ const SHOWN_MILLISECONDS = 250;
 const SPEED_WINDOW_MILLISECONDS = 5000;
 
 export function startUploadFields(form) {
-  for (const box of form.querySelectorAll('[data-upload]')) uploadField(box, document.getElementById(box.dataset.upload));
+  const boxes = [...form.querySelectorAll('[data-upload]')];
+  const takers = boxes.map((box) => uploadField(box, document.getElementById(box.dataset.upload)));
+  if (takers.length === 1) document.addEventListener('paste', ({ clipboardData }) => takers[0](chosenFiles(clipboardData)));
   // A file dropped beside the field must not replace the page.
   for (const type of ['dragover', 'drop']) {
     document.addEventListener(type, (event) => {
@@ -24,6 +26,7 @@ export function startUploadFields(form) {
   }
 }
 
+/** Starts a field, and returns what takes pasted files. */
 function uploadField(box, path) {
   const part = (name) => box.querySelector(`[data-upload-${name}]`);
   const [chooser, activity, words, detail, meter, problem] = ['chooser', 'activity', 'words', 'detail', 'meter', 'problem'].map(part);
@@ -253,6 +256,7 @@ function uploadField(box, path) {
 
   if (path.dataset.uploaded) nameUpload(path.dataset.uploadName, path.dataset.uploaded);
   restore();
+  return (pasted) => activity.hidden && pasted.length && begin(pasted);
 }
 
 /** Returns what to send for `items`: one with an ending of `archives` unchanged, or a tar archive of the files. `contents` identifies them. */

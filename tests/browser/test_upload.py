@@ -6,10 +6,12 @@ import os
 import re
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Locator, Page, Route, expect
 
-from tests.browser.conftest import check_accessibility
+from tests.browser.conftest import JOB_PAGE, check_accessibility
+from tests.datasets import photos
 from tests.site import bars
 
 
@@ -100,13 +102,43 @@ def test_a_dropped_folder_is_uploaded_and_a_refused_archive_is_explained(page: P
     expect(box.get_by_role("button", name="Files…")).to_be_visible()
 
 
-def drop(page: Page, box: Locator, path: Path) -> None:
-    """Drag a file or folder of this computer onto ``box``."""
+def test_dropped_photos_become_a_version_of_a_dataset(
+    page: Page, dataset: dict[str, Any], tmp_path: Path
+) -> None:
+    photos(tmp_path, "first.png", "second.png")
+    page.goto(f"/datasets/{dataset['id']}")
+    page.get_by_role("link", name="Add images").click()
+    status = page.locator("#version-result")
+    create = page.get_by_role("button", name="Create version")
+    expect(create).to_have_attribute("aria-disabled", "true")
+    check_accessibility(page)
+    drop(
+        page,
+        page.get_by_role("group", name="Upload: Images"),
+        tmp_path / "first.png",
+        tmp_path / "second.png",
+    )
+    expect(page.get_by_text("Choose the class of the images.")).to_be_visible()
+    page.get_by_label("Class").select_option("middle")
+    expect(status).to_contain_text("2 images added to middle.")
+    check_accessibility(page)
+    create.click()
+    expect(page).to_have_url(re.compile(JOB_PAGE))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("images added to middle")).to_be_visible()
+    page.reload()
+    page.get_by_text("Changed images").first.click()
+    expect(page.get_by_role("row", name=re.compile("first.png"))).to_contain_text("middle")
+    check_accessibility(page)
+
+
+def drop(page: Page, box: Locator, *paths: Path) -> None:
+    """Drag files or folders of this computer onto ``box``."""
     box.get_by_role("button").first.focus()  # closes the suggestions of the path field, which may cover it
     place = box.bounding_box()
     assert place
     session = page.context.new_cdp_session(page)
-    data = {"items": [], "files": [str(path)], "dragOperationsMask": 1}
+    data = {"items": [], "files": [*map(str, paths)], "dragOperationsMask": 1}
     for kind in ("dragEnter", "dragOver", "drop"):
         where = {"x": place["x"] + 20, "y": place["y"] + 15}
         session.send("Input.dispatchDragEvent", {"type": kind, "data": data, **where})

@@ -313,7 +313,7 @@ def plan(
         need_two_classes(train, classes, warnings)
     _remark_on_names(train, classes, warnings)
 
-    _need_classes(train, [item.name for item in classes])
+    need_classes(train, [item.name for item in classes])
 
     labels = [item.label for item in classes]
     splits = _shared_out(train.root, classes, bounds, shares, seed)
@@ -411,7 +411,7 @@ def remarks(scan: Scan) -> list[str]:
     return remarks
 
 
-def _need_classes(scan: Scan, names: list[str]) -> None:
+def need_classes(scan: Scan, names: list[str]) -> None:
     """Raise UnusableSource if all ``names`` of classes are those of splits or folds."""
     root = show(str(scan.root))
     groups = affixed_splits(names)

@@ -1,4 +1,4 @@
-"""Versions: datasets made from the records of another dataset, with some excluded, relabeled or moved to another split.
+"""Versions: datasets made from the records of another dataset, with some added, excluded, relabeled or moved.
 
 A version stores its own records, so it does not depend on its parent once it is finished.
 """
@@ -10,6 +10,7 @@ import errno
 import functools
 import io
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -32,10 +33,20 @@ from digits.data.images.images import Geometry, Picture, UnusableImage
 from digits.data.manifest import CHANGES_FILE, Manifest
 from digits.data.records.index import DamagedRecords
 from digits.data.records.records import Features, Record, SplitReader
-from digits.data.sources.plan import Plan, Progress, SplitPlan, UnusableSource, choose, count_of, shuffle
+from digits.data.sources.plan import (
+    Plan,
+    Progress,
+    SplitPlan,
+    UnusableSource,
+    choose,
+    count_of,
+    listed,
+    shuffle,
+)
 from digits.data.sources.shares import Shares
 from digits.data.targets.target import NumberStatistics, Target
 from digits.kinds import kind_named
+from digits.kinds.versions.additions import Additions, divide, find, takes_images, value_of, without_known
 
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
@@ -109,9 +120,10 @@ def load_edits(path: Path, below: Path | None = None) -> Edits:
 class CreateVersion(CreateDataset, kw_only=True):
     """Make a dataset from the records of the finished dataset in the folder ``parent``.
 
-    The `Edits` in the file ``edits``, in words ``changes``, are applied first. Then, ``keep`` percent of the records of
-    each group are chosen. The splits remain, unless ``pct_val`` or ``pct_test`` is set: then all records are divided
-    again. ``original`` is the recipe of the dataset that was created from a source, the first one of its versions.
+    The `Edits` in the file ``edits``, in words ``changes``, are applied first, and the images ``added``. Then, ``keep``
+    percent of the records of each group are chosen. The splits remain, unless ``pct_val`` or ``pct_test`` is set: then
+    all records are divided again. ``original`` is the recipe of the dataset that was created from a source, the first
+    one of its versions.
     """
 
     parent: str
@@ -120,13 +132,17 @@ class CreateVersion(CreateDataset, kw_only=True):
     original: JsonObject = field(default_factory=JsonObject)
     edits: str | None = None
     changes: str = ""
+    added: Additions | None = None
     keep: Annotated[float, Meta(gt=0, le=100)] = 100.0
     pct_val: Percent | None = None
     pct_test: Percent | None = None
 
 
-class ParentImages:
-    """The images of the records in the dataset in ``folder``; a name is that of the split and a number: ``train/7``."""
+class VersionImages:
+    """The images of the records in the dataset in ``folder``, and others.
+
+    The name of a record is that of the split and a number: ``train/7``; that of another image is its path.
+    """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self._folder, self._manifest = folder, manifest
@@ -134,6 +150,8 @@ class ParentImages:
         self._last: tuple[str, Record] | None = None
 
     def read(self, name: str) -> bytes:
+        if is_added(name):
+            return images.read_source(name)
         record = self.record(name)
         return images.encode(record.as_array(), "png") if record.format == "raw" else record.data
 
@@ -171,33 +189,43 @@ class ParentImages:
         return {name: SplitReader(self._folder, split) for name, split in splits}
 
 
+def is_added(name: str) -> bool:
+    """Return whether the image ``name`` is not one of the parent."""
+    return name.startswith("/")
+
+
 @dataclass
 class VersionPlan(Plan):
-    """A plan whose records are those of another dataset. ``targets`` are the new targets of its splits, or None.
+    """A plan whose records are those of another dataset, and added images. Other ``targets`` than new ones are None.
 
-    ``geometry`` is how all images are resized.
+    ``geometry`` is how the images of the parent are resized. The names of added images are relative to ``added_root``.
     """
 
     _: KW_ONLY
     geometry: Geometry
+    added_root: str = "/"
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
             return super().read(split, place)
-        pixels = cast(ParentImages, split.images).record(split.files[place]).as_array()
+        pixels = cast(VersionImages, split.images).record(split.files[place]).as_array()
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
     def source_name(self, split: SplitPlan, place: int) -> bytes:
-        return cast(ParentImages, split.images).record(split.files[place]).source
+        if is_added(split.files[place]):
+            return os.fsencode(os.path.relpath(split.files[place], self.added_root))
+        return cast(VersionImages, split.images).record(split.files[place]).source
 
     def pad(self, picture: Picture) -> Picture:
         return picture  # the images of the other dataset are already padded
 
     def array(self, split: SplitPlan, place: int) -> NDArray[np.float32]:
-        return cast(ParentImages, split.images).record(split.files[place]).as_array()
+        return cast(VersionImages, split.images).record(split.files[place]).as_array()
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        record = cast(ParentImages, split.images).record(split.files[place])
+        if is_added(split.files[place]):
+            return super().features(split, place, geometry)
+        record = cast(VersionImages, split.images).record(split.files[place])
         features: dict[str, Any] = dict(record.features)
         if split.targets[place] is not None:
             features |= super().features(split, place, geometry)
@@ -207,7 +235,9 @@ class VersionPlan(Plan):
         return features
 
     def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
-        record = cast(ParentImages, split.images).record(split.files[place])
+        if is_added(split.files[place]):
+            return super().source(split, place, picture)
+        record = cast(VersionImages, split.images).record(split.files[place])
         return record.source_size, record.source_mode
 
     def counts(self, split: SplitPlan, places: Any) -> Any:
@@ -218,7 +248,7 @@ class VersionPlan(Plan):
         if not self.target.contained_names:
             return super().counts(split, places)
         total = np.zeros(len(self.counted), np.int64)
-        source = cast(ParentImages, split.images)
+        source = cast(VersionImages, split.images)
         for place in places:
             try:
                 value = source.target(split.files[place], self.target, self.geometry, split.targets[place])
@@ -238,15 +268,26 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         edits = load_edits(Path(recipe.edits)) if recipe.edits else Edits()
         changes: list[Change] = []
         records = list(_edited(folder, manifest, edits, changes))
-        target = manifest.target.sized(recipe.width, recipe.height)
+        target, groups = manifest.target.sized(recipe.width, recipe.height), manifest.groups
+        warnings: list[str] = []
         geometry = Geometry(
             (manifest.width, manifest.height), recipe.width, recipe.height, recipe.resize_mode
         )
         # Classes in the image can be cropped, or too small for the new size.
-        is_regrouped = bool(edits.new_targets or changes_targets(geometry, target))
-        with closing(ParentImages(folder, manifest)) as source:
+        is_regrouped = bool(edits.new_targets or recipe.added or changes_targets(geometry, target))
+        with closing(VersionImages(folder, manifest)) as source:
+            if recipe.added:
+                target, added, warnings = _added(recipe, recipe.added, manifest, source, records, progress)
+                changes += [
+                    Change(
+                        record.split, None, record.name, "added", "", target.describe(np.array(record.target))
+                    )
+                    for record in added
+                ]
+                records += added
             values = functools.partial(_value, source, target, geometry)
-            groups = _regroup(manifest, records, values) if is_regrouped else manifest.groups
+            if is_regrouped:
+                groups = _regroup(manifest, target, records, values)
             if recipe.pct_val is not None or recipe.pct_test is not None:
                 records = _divided(records, Shares(recipe.pct_val or 0, recipe.pct_test or 0), recipe.seed)
             if recipe.keep < 100:
@@ -275,23 +316,73 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
     if not splits["train"].files:
         raise UnusableSource("No training image is left.", "Exclude fewer images.")
     stacked = manifest.channels // recipe.channels
-    remarks = _remarks(manifest, splits) if groups == manifest.groups else []
+    if groups[: len(manifest.groups)] == manifest.groups:
+        warnings += _remarks(manifest, splits)
     files = {CHANGES_FILE: _as_csv(changes)} if changes else {}
     return VersionPlan(
         target,
         splits,
         groups,
-        remarks,
+        warnings,
         files=files,
         stacked=stacked,
         dtype=manifest.dtype,
         padding=manifest.padding,
         bits=manifest.bits,
         geometry=geometry,
+        added_root=recipe.added.folder if recipe.added else "/",
     )
 
 
-def _value(source: ParentImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
+def _added(
+    recipe: CreateVersion,
+    additions: Additions,
+    manifest: Manifest,
+    source: VersionImages,
+    records: list[_Planned],
+    progress: Progress,
+) -> tuple[Target, list[_Planned], list[str]]:
+    """Return the target with new classes, the images to add to ``records``, and warnings; raises UnusableSource."""
+    if not takes_images(manifest):
+        raise UnusableSource("Images can be added only to datasets whose images have classes or labels.")
+    new = find(additions, manifest.target, progress)
+    target = new.extend(manifest.target)
+    stored = _stored(source, records)
+    seed = int(recipe.original.get("seed", 0))
+    files, known = without_known(new, target, manifest, stored, seed, progress)
+    if not files:
+        raise UnusableSource(
+            f"The dataset has {'this image' if len(known) == 1 else f'all {len(known):,} images'} already.",
+            "Choose other images.",
+        )
+    before: dict[int, Counter[str]] = {}
+    for record in records:
+        before.setdefault(record.group, Counter())[record.split] += 1
+    whole = sum(before.values(), Counter())
+    added = []
+    for label, paths in files.items():
+        value = value_of(label, target)
+        group = value if target.labels else 0
+        shuffled = choose(paths, recipe.seed, "add", label)
+        own = before.get(group, Counter()) if target.labels else Counter[str]()
+        splits = [additions.split] * len(paths) if additions.split else divide(shuffled, own, whole)
+        added += [_Planned(path, split, group, value) for path, split in zip(shuffled, splits, strict=True)]
+    if known:
+        names = listed(os.path.basename(path) for path in known)
+        new.warnings.append(
+            f"{count_of(len(known), 'image')} left out, which the dataset has already: {names}."
+        )
+    return target, added, new.warnings
+
+
+def _stored(source: VersionImages, records: list[_Planned]) -> Iterator[bytes]:
+    """Yield the encoded images of records, except damaged ones."""
+    for record in records:
+        with suppress(UnusableImage):
+            yield source.record(record.name).data
+
+
+def _value(source: VersionImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
     """Return the target of a record of the version; raises UnusableImage."""
     return source.target(record.name, target, geometry, record.target)
 
@@ -310,11 +401,11 @@ class Change(NamedTuple):
     """A changed record of the parent: a row of `CHANGES_FILE`.
 
     ``change`` is ``excluded``, ``relabeled`` or ``moved``. ``before`` and ``after`` are the targets in words, or the
-    splits.
+    splits. An image that is ``added`` has no number.
     """
 
     split: str
-    number: int
+    number: int | None
     path: str
     change: str
     before: str
@@ -335,7 +426,7 @@ def read_changes(job_folder: Path, maximum: int) -> list[Change]:
         try:
             next(rows, None)
             return [
-                Change(split, int(number), *others)
+                Change(split, int(number) if number else None, *others)
                 for split, number, *others in itertools.islice(rows, maximum)
             ]
         except (csv.Error, ValueError, TypeError) as error:
@@ -344,7 +435,7 @@ def read_changes(job_folder: Path, maximum: int) -> list[Change]:
 
 @dataclass
 class _Planned:
-    """A record of the parent, by its ``name``; ``target`` is a new one, if it was relabeled."""
+    """A record of the parent, or an added image, by its ``name``; ``target`` is a new one, if it was relabeled."""
 
     name: str
     split: str
@@ -437,15 +528,17 @@ def _changed_values(edits: Edits) -> dict[RecordId, dict[int, float]]:
     return changes
 
 
-def _regroup(manifest: Manifest, records: list[_Planned], value: Callable[[_Planned], Any]) -> list[str]:
+def _regroup(
+    manifest: Manifest, target: Target, records: list[_Planned], value: Callable[[_Planned], Any]
+) -> list[str]:
     """Assign records to groups by their targets, as the reader of their kind does, and return the groups' names.
 
     ``value`` returns the target of a record.
     """
-    if manifest.target.labels:
+    if target.labels:
         for record in records:
             record.group = record.group if record.target is None else record.target
-        return manifest.groups
+        return target.labels
     group_records = getattr(kind_named(manifest.kind).load("reader"), "group_records", None)
     if group_records is None or not any(record.split == "train" for record in records):
         return manifest.groups

@@ -90,6 +90,8 @@ def version_of(job: DatasetJob) -> VersionOf | None:
         return None
     parent = services().store.find(recipe.parent_id)
     changes = [recipe.changes] if recipe.changes else []
+    if recipe.added:
+        changes.append(f"images added to {recipe.added.label}" if recipe.added.label else "images added")
     if recipe.keep < 100:
         changes.append(f"{recipe.keep:g}% of the images kept")
     if recipe.pct_val is not None or recipe.pct_test is not None:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
-from wtforms import IntegerField, StringField
+from wtforms import Form, IntegerField, SelectField, StringField
 from wtforms.validators import NumberRange, Optional, ValidationError
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.core.schema import JsonObject, Limits
-from digits.core.splits import SPLITS
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.core.status import Status
 from digits.data import manifest as manifests
 from digits.data.health import health, label_check
@@ -26,16 +27,20 @@ from digits.kinds import kind_named
 from digits.kinds.forms.dataset import ENCODINGS, RESIZE_MODES, check_shares, required_integer
 from digits.kinds.forms.fields import (
     NAME_LENGTH,
+    AllowedPath,
     Between,
     DecimalField,
     JobForm,
     OptionalInteger,
+    as_field_error,
+    choices,
     errors_of,
     name_field,
     select,
 )
 from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.additions import Additions, Beginning, NewImages, divide, find, takes_images
 from digits.kinds.versions.pending_edits import as_edits, remove_created
 from digits.kinds.versions.versions import (
     EDITS_FILE,
@@ -61,13 +66,13 @@ blueprint = Blueprint("versions", __name__)
 
 # Before a colon, where the changes of `EditsField` are.
 PENDING, VERSION, CLEANING = "pending", "version", "cleaning"
-SPLIT_TITLES = {"train": "training", "val": "validation", "test": "test"}
 
 
 class Outlook(NamedTuple):
-    """What a version changes in words, the numbers of images ``before`` and ``after``, and whether anything changes."""
+    """What a version will be: the ``edits`` and what is ``added`` in words, and the numbers of images."""
 
-    words: str
+    edits: str
+    added: str
     before: str
     after: str
     is_changed: bool
@@ -109,6 +114,30 @@ class EditsField(StringField):  # type: ignore[misc]
         return edits
 
 
+class AddedField(StringField):  # type: ignore[misc]
+    """The folder of the images to add; ``found`` lists them once the field is valid.
+
+    ``is_partial``: there are more of them.
+    """
+
+    found: NewImages | None = None
+    is_partial = False
+
+    def post_validate(self, form: Form, validation_stopped: bool) -> None:
+        if self.data and not self.errors:
+            with as_field_error():
+                progress = Beginning()
+                target = form.meta.manifest.target
+                self.found = in_thread(find, form.additions(), target, progress)
+                self.is_partial = progress.is_partial
+
+    @property
+    def words(self) -> str:
+        if self.found is None:
+            return ""
+        return ("at least " if self.is_partial else "") + self.found.describe()
+
+
 _SHARE = [
     Optional(),
     Between(Limits(low=0, high=99), "Enter a number from {low} to {high}, or nothing to keep the splits."),
@@ -122,6 +151,11 @@ class VersionForm(JobForm):
 
     dataset_name = name_field("Name", "Enter a name for the dataset.")
     edits = EditsField("Changes", default="")
+    added_folder = AddedField("Images to add", validators=[AllowedPath("folder", may_be_empty=True)])
+    added_class = SelectField("Class", default="")
+    added_split = SelectField(
+        "Split", choices=choices(("", "As in the dataset"), *SPLIT_TITLES.items()), default=""
+    )
     keep = DecimalField("Images to keep (%)", default=100, validators=[NumberRange(0.01, 100)])
     pct_val = OptionalInteger("Validation split", validators=_SHARE)
     pct_test = OptionalInteger("Test split", validators=_SHARE)
@@ -134,21 +168,29 @@ class VersionForm(JobForm):
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
         if not super().validate(*arguments, **keywords):
             return False
-        if self.edits.words or self._has_changed_settings():
+        if self.edits.words or self.additions() or self._has_changed_settings():
             return True
-        self.edits.errors = [
-            "Nothing would change. Exclude, relabel or move images in Explore, or change a setting."
-        ]
+        self.edits.errors = ["Nothing would change. Add images, change some in Explore, or change a setting."]
         return False
 
-    def _is_estimated(self) -> bool:
+    def additions(self) -> Additions | None:
+        """Return the images to add."""
+        if "added_folder" not in self or not self.added_folder.data:
+            return None
+        return Additions(
+            folder=self.added_folder.data,
+            label=self.added_class.data or "",
+            split=self.added_split.data or None,
+        )
+
+    def _chooses_records(self) -> bool:
         """Return whether records are chosen or divided again, by class, which gives other numbers by a few."""
         shares = self.pct_val.data, self.pct_test.data
         return (self.keep.data or 100) < 100 or shares != (None, None)
 
     def _has_changed_settings(self) -> bool:
         inherited = _image_settings(self.meta.manifest).values()
-        return self._is_estimated() or any(
+        return self._chooses_records() or any(
             self[name].data != value for name, value in inherited if name in self
         )
 
@@ -156,18 +198,43 @@ class VersionForm(JobForm):
         """Return what the form amounts to, even if some fields are invalid."""
         before = {split: item.count for split, item in self.meta.manifest.splits.items()}
         words, after = self._edited(before)
+        if added := self._found():
+            after = self._with_added(added, Counter(after), before)
         if (shares := (self.pct_val.data, self.pct_test.data)) != (None, None):
             total = sum(after.values())
             val, test = (round(total * (share or 0) / 100) for share in shares)
             after = {"train": max(0, total - val - test), "val": val, "test": test}
         left = {split: round(count * float(self.keep.data or 100) / 100) for split, count in after.items()}
-        about = "about " if self._is_estimated() else ""
+        about = "about " if added or self._chooses_records() else ""
         return Outlook(
             words,
+            self.added_folder.words if added else "",
             _in_words(before),
             about + (_in_words(left) or "none"),
-            bool(words) or self._has_changed_settings(),
+            bool(words or added) or self._has_changed_settings(),
         )
+
+    def _with_added(self, added: NewImages, after: Counter[str], before: dict[str, int]) -> Counter[str]:
+        """Return the numbers ``after`` with those of the ``added`` images, some of which may be left out."""
+        manifest, chosen = self.meta.manifest, self.added_split.data
+        for label, files in added.files.items():
+            place = manifest.target.labels.index(label) if label in manifest.target.labels else None
+            own = (
+                {}
+                if place is None
+                else {name: split.counts[place] for name, split in manifest.splits.items()}
+            )
+            after.update([chosen] * len(files) if chosen else divide(files, own, before))
+        return after
+
+    def _found(self) -> NewImages | None:
+        """Return the images to add, if the fields are valid."""
+        if not self.additions():
+            return None
+        field = self.added_folder
+        if not (field.found or field.errors):
+            field.validate(self)
+        return field.found
 
     def _edited(self, counts: dict[str, int]) -> tuple[str, dict[str, int]]:
         """Return the changes of records in words, and the ``counts`` of the splits after them."""
@@ -196,6 +263,7 @@ class VersionForm(JobForm):
             parent_name=parent.name,
             original=JsonObject(parent.kind_recipe.as_json()),
             changes=self.edits.words,
+            added=self.additions(),
             keep=self.keep.data,
             pct_val=self.pct_val.data,
             pct_test=self.pct_test.data,
@@ -206,9 +274,15 @@ class VersionForm(JobForm):
 
 
 @blueprint.get("/datasets/<job_id>/versions/new")
+@blueprint.get("/datasets/<job_id>/add", endpoint="add")
 def new(job_id: str) -> str:
+    """Show the form of a version, for the class of the argument ``class`` if images are to be added."""
     parent, manifest = _parent(job_id)
-    values: dict[str, Any] = {"seed": secrets.randbelow(2**31), "dataset_name": _next_name(parent)}
+    values: dict[str, Any] = {
+        "seed": secrets.randbelow(2**31),
+        "dataset_name": _next_name(parent),
+        "added_class": request.args.get("class", ""),
+    }
     if clone := request.args.get("clone"):
         values |= _settings_of(services().store.get(clone, DatasetJob))
     elif findings := request.args.getlist("clean"):
@@ -235,7 +309,7 @@ def create(job_id: str) -> AnyResponse:
     parent, manifest = _parent(job_id)
     form = _form(parent, manifest, request.form, seed=secrets.randbelow(2**31))
     if not form.validate():
-        return respond_invalid(errors_of(form), lambda: _page(parent, form))
+        return respond_invalid(errors_of(form), lambda: _page(parent, form, is_refused=True))
     recipe = form.recipe(parent, manifest)
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -259,10 +333,15 @@ def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:
 def _form(parent: DatasetJob, manifest: Manifest, given: Any, **values: Any) -> VersionForm:
     """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
     inherited = dict(_image_settings(manifest).values())
-    form = VersionForm(given, data={**inherited, **values}, meta={"parent": parent, "manifest": manifest})
-    if not views_of(kind_named(manifest.kind)).shows_images or manifest.dtype != "uint8":
-        for name in inherited:
-            del form[name]
+    meta = {"parent": parent, "manifest": manifest, "data_roots": services().roots}
+    form = VersionForm(given, data={**inherited, **values}, meta=meta)
+    has_images = views_of(kind_named(manifest.kind)).shows_images and manifest.dtype == "uint8"
+    names = manifest.target.names
+    form.added_class.choices = choices(("", "By folder"), *zip(names, names, strict=True))
+    unused = [] if has_images else [*inherited]
+    unused += [] if has_images and takes_images(manifest) else ["added_folder", "added_class", "added_split"]
+    for name in unused:
+        del form[name]
     return form
 
 
@@ -285,6 +364,7 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
         "dataset_name": job.name,
         "group_name": job.group,
         "edits": f"{VERSION}:{job.id}",
+        **_additions_of(recipe),
         "keep": recipe.keep,
         "pct_val": None if recipe.pct_val is None else int(recipe.pct_val),
         "pct_test": None if recipe.pct_test is None else int(recipe.pct_test),
@@ -294,6 +374,14 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
         "encoding": recipe.encoding,
         "seed": recipe.seed,
     }
+
+
+def _additions_of(recipe: CreateVersion) -> dict[str, str]:
+    """Return the fields of the images that a version added."""
+    added = recipe.added
+    if added is None:
+        return {}
+    return {"added_folder": added.folder, "added_class": added.label, "added_split": added.split or ""}
 
 
 def _edits_of(job: DatasetJob) -> Edits:
@@ -347,13 +435,15 @@ def _next_name(parent: DatasetJob) -> str:
 
 def _in_words(counts: dict[str, int]) -> str:
     return ", ".join(
-        f"{counts[split]:,} {title}" for split, title in SPLIT_TITLES.items() if counts.get(split)
+        f"{counts[split]:,} {title.lower()}" for split, title in SPLIT_TITLES.items() if counts.get(split)
     )
 
 
-def _page(parent: DatasetJob, form: VersionForm) -> str:
+def _page(parent: DatasetJob, form: VersionForm, *, is_refused: bool = False) -> str:
     return render_in_turns(
         "version_new.html",
+        adds=request.endpoint == "versions.add" or bool(form.additions()),
+        is_refused=is_refused,
         job=serializers.row(parent),
         form=form,
         outlook=form.outlook(),

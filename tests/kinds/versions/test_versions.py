@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -15,11 +16,11 @@ import pytest
 
 from digits.core import events
 from digits.data.images import images
-from digits.data.manifest import SplitRecords, load
+from digits.data.manifest import CHANGES_FILE, SplitRecords, load
 from digits.data.records import records
 from digits.data.records.names import find_names
 from digits.data.records.records import Record, SplitReader
-from digits.data.sources.plan import UnusableSource
+from digits.data.sources.plan import Progress, UnusableSource
 from digits.data.targets.boxes import Boxes
 from digits.data.targets.class_index import ClassIndex
 from digits.data.targets.label_set import LabelSet
@@ -28,10 +29,11 @@ from digits.data.targets.numbers import Numbers
 from digits.data.targets.target import Target
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions import versions
+from digits.kinds.versions.additions import Additions, divide, find
 from digits.kinds.versions.versions import CreateVersion, Edits
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
-from tests.datasets import manifest_of
+from tests.datasets import manifest_of, photos
 from tests.kinds.dataset_forms import create
 
 CLASSES = ["cat", "dog", "owl"]
@@ -364,3 +366,76 @@ def test_a_deleted_parent_is_named(tmp_path: Path, animals: Path) -> None:
 def test_the_recipe_of_a_version_survives_a_file(animals: Path) -> None:
     recipe = CreateVersion(kind="image-classification", parent=str(animals), keep=10.0, pct_val=5)
     assert build_recipe(json.loads(json.dumps(recipe.as_json()))) == recipe
+
+
+def added(folder: Path, **options: Any) -> Additions:
+    return Additions(folder=str(folder), **options)
+
+
+def test_added_images_extend_classes_and_leave_the_others_in_their_splits(
+    tmp_path: Path, animals: Path
+) -> None:
+    folder = photos(
+        tmp_path / "new", *(f"dog/{number}.png" for number in range(10)), "emu/1.png", "emu/2.png"
+    )
+    version = make(tmp_path, animals, Edits(exclude=[("train", 0)]), added=added(folder))
+    before, after, manifest = contents(animals), contents(version), load(version)
+    assert manifest.target.names == manifest.groups == [*CLASSES, "emu"]
+    del before["train"]["train0.png"]
+    for split, found in before.items():
+        assert found.items() <= after[split].items()
+    names = {split: sorted(after[split].keys() - before[split].keys()) for split in after}
+    dogs = {split: sum(name.startswith("dog/") for name in found) for split, found in names.items()}
+    assert dogs == {"train": 8, "val": 2}  # 10 and 3 before
+    assert [name.startswith("emu/") for name in names["train"] + names["val"]].count(True) == 2
+    assert labels(after["train"])[next(name for name in names["train"] if "emu" in name)] == 3
+    rows = (version / CHANGES_FILE).read_text().splitlines()
+    assert sum(",added,," in row for row in rows) == 12 and len(rows) == 14
+
+
+def test_all_added_images_get_a_class_and_a_split(tmp_path: Path, animals: Path) -> None:
+    folder = photos(tmp_path / "new", "1.png", "dog/2.png")
+    shutil.copy(folder / "1.png", folder / "again.png")
+    version = make(tmp_path, animals, added=added(folder, label="owl", split="test"))
+    assert labels(contents(version)["test"]) == {"1.png": 2, "dog/2.png": 2}
+    assert contents(version)["train"] == contents(animals)["train"]
+
+
+def test_folders_of_added_images_are_labels_or_none(tmp_path: Path) -> None:
+    def features(number: int) -> dict[str, Any]:
+        return {"target/labels": [float(number % 2), 1.0, 0.0]}
+
+    parent = dataset(tmp_path / "labels", LabelSet.of(CLASSES, [0, 0, 0], [1, 1, 1]), features, {"train": 4})
+    folder = photos(tmp_path / "new", "owl/1.png", "2.png")
+    found = contents(make(tmp_path, parent, added=added(folder)))["train"]
+    assert found["owl/1.png"].features["target/labels"] == [0, 0, 1]
+    assert found["2.png"].features["target/labels"] == [0, 0, 0]
+    photos(folder, "emu/1.png")
+    with pytest.raises(UnusableSource, match="not named like a label of the dataset: emu"):
+        find(added(folder), load(parent).target, Progress())
+
+
+@pytest.mark.parametrize(
+    ("before", "count", "expected"),
+    [
+        ({"train": 75, "val": 25}, 4, {"train": 3, "val": 1}),
+        ({"train": 7, "val": 1}, 1, {"train": 1}),  # validation images are rare in this class
+        ({"train": 9}, 5, {"train": 5}),  # the class was not validated
+        ({}, 4, {"train": 3, "val": 1}),  # a new class
+        ({"val": 3}, 4, {"train": 3, "val": 1}),
+        ({"train": 60, "val": 20, "test": 20}, 10, {"train": 6, "val": 2, "test": 2}),
+    ],
+)
+def test_a_class_keeps_the_proportions_of_its_splits(
+    before: dict[str, int], count: int, expected: dict[str, int]
+) -> None:
+    files = [str(number) for number in range(count)]
+    assert Counter(divide(files, before, {"train": 300, "val": 100})) == expected
+
+
+def test_images_are_added_only_to_datasets_of_classes_or_labels(tmp_path: Path) -> None:
+    parent = dataset(
+        tmp_path / "boxes", Boxes.of(CLASSES, 1), lambda number: {"target/boxes": [-1.0] * 5}, {"train": 2}
+    )
+    with pytest.raises(UserFault, match="only to datasets whose images have classes or labels"):
+        make(tmp_path, parent, added=added(photos(tmp_path / "new", "dog/1.png")))

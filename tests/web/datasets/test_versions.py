@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
 from digits.kinds.jobs import DatasetJob
+from tests.datasets import photos
 from tests.site import Site, bars
 
 
@@ -115,3 +117,50 @@ def test_a_version_of_texts_keeps_what_its_kind_needs(site: Site) -> None:
     explored = site.get(f"/datasets/text/classification/explore?job_id={again}").text
     assert "good number" in explored
     assert site.json(f"/datasets/{again}.json")["version_of"]["id"] == version
+
+
+def test_images_are_added_to_a_class(site: Site, parent: str) -> None:
+    assert f"/datasets/{parent}/add" in site.get(f"/datasets/{parent}").text
+    page = site.get(f"/datasets/{parent}/add?class=right").text
+    assert "<h1>Add images</h1>" in page and '<option selected value="right">' in page
+    folder = photos(site.data / "new", "a.png", "b.png", "deeper/c.png")
+    shutil.copy(site.data / "left" / "00.png", folder / "known.png")
+    fields = {"dataset_name": "more bars", "added_folder": str(folder), "added_class": "right"}
+    answered = site.post(f"/datasets/{parent}/versions/form", **fields).text
+    assert "4 images added to right." in answered and 'aria-disabled="true"' not in answered
+
+    version = site.api.create_version(parent, "more bars", added_folder=folder, added_class="right").id
+    assert site.wait_for_end(version) == "Done"
+    body = site.json(f"/datasets/{version}.json")
+    assert body["version_of"]["changes"] == "images added to right"
+    assert "1 image left out, which the dataset has already: known.png." in body["warnings"]
+    assert sum(task["entries"] for task in body["CreateDbTasks"]) == 24 + 3
+    rows = site.get(body["version_of"]["changes_url"]).text.splitlines()[1:]
+    assert len(rows) == 3 and all(row.endswith(",added,,right") for row in rows)
+    page = site.get(f"/datasets/{version}").text
+    assert "Added" in page and "images added to right" in page
+    clone = site.client.get(f"/clone/{version}", follow_redirects=True).text
+    assert "<h1>Add images</h1>" in clone and f'value="{folder}"' in clone
+
+    again = site.post(f"/datasets/{version}/versions.json", **fields).get_json()["id"]
+    assert site.wait_for_end(again) == "Error"
+    assert "The dataset has all 4 images already." in site.get(f"/datasets/{again}").text
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        ({}, "added_folder", "Choose the class of the images."),
+        ({"added_class": "up"}, "added_class", "Not a valid choice"),
+        ({"added_class": "left", "added_split": "all"}, "added_split", "Not a valid choice"),
+        ({"added_class": "left", "added_folder": "/etc"}, "added_folder", "outside the folders"),
+    ],
+)
+def test_impossible_additions_are_refused(
+    site: Site, parent: str, fields: dict[str, str], field: str, message: str
+) -> None:
+    folder = photos(site.data / "new", "a.png")
+    sent = {"dataset_name": "no", "added_folder": str(folder)} | fields
+    answer = site.post(f"/datasets/{parent}/versions.json", **sent)
+    assert answer.status_code == 400 and message in answer.get_json()["errors"][field][0]
+    assert message in site.post(f"/datasets/{parent}/versions", **sent).text

@@ -23,6 +23,7 @@ PAGES_ONLY = {
     "/docs/",
     "/docs/{path}",
     "/datasets/{kind}/new",
+    "/datasets/{job_id}/add",
     "/datasets/{job_id}/versions/new",
     "/models/compare/evaluation",
     "/models/{kind}/new",
