@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -203,6 +203,17 @@ class Store:
         """Return the jobs that depend on ``job``, newest first."""
         return self._children[job.id][::-1] if job.id in self._children else []
 
+    def users(self, job: Job) -> list[Job]:
+        """Return the jobs that cannot remain without ``job``, directly or not, those that others need last."""
+        found = {job.id: job}
+        pending = [job]
+        while pending:
+            new = [child for child in self.children(pending.pop()) if child.id not in found]
+            found |= {child.id: child for child in new}
+            pending += new
+        del found[job.id]
+        return self.in_order(found.values())[::-1]
+
     def count_children(self, job: Job) -> int:
         """Return the number of jobs that depend on ``job``."""
         return len(self._children.get(job.id, ()))
@@ -223,9 +234,9 @@ class Store:
         # Ignore cycles, which only damaged files can form, so that their jobs can be deleted.
         children = [child for child in self.children(job) if child.id not in job.needs()]
         if children:
-            names = ", ".join(f"“{child.name}”" for child in children[:5])
-            more = f" and {len(children) - 5} more" if len(children) > 5 else ""
-            raise InUse(f"“{job.name}” is used by {names}{more}.", "Delete the jobs that use it first.")
+            raise InUse(
+                f"“{job.name}” is used by {names_of(children)}.", "Delete the jobs that use it first."
+            )
 
     def remove(self, job: Job) -> None:
         """Delete ``job`` and its folder; raises InUse, OSError or StoreLost, leaving both unchanged."""
@@ -316,6 +327,12 @@ class Store:
         for job_id in job_ids:
             if job_id in self._jobs:
                 self.index.update(self._jobs[job_id])
+
+
+def names_of(some: Sequence[Job]) -> str:
+    """Return the names of the first few jobs, and the number of others."""
+    names = ", ".join(f"“{job.name}”" for job in some[:5])
+    return names + (f" and {len(some) - 5} more" if len(some) > 5 else "")
 
 
 def _save(new: Iterable[Job]) -> None:

@@ -67,6 +67,13 @@ export function formData(fields) {
   return data;
 }
 
+/** Sends the ids of several jobs, and other fields, to `path`. */
+export function requestForJobs(path, method, ids, fields = {}) {
+  const body = formData(fields);
+  for (const id of ids) body.append('job_ids[]', id);
+  return request(urlPrefix + path, { method, body });
+}
+
 async function errorOf(response) {
   const text = await response.text();
   let body = null;

@@ -1,7 +1,8 @@
 // Buttons that abort, resume or delete a job: data-action, data-url, data-name and, for the page after deletion, data-then.
+// If others use a job, data-users has their ids, which are deleted first, and data-warning says so.
 
 import { confirmed, toast } from './dialog.js';
-import { request, wordsOf } from './http.js';
+import { request, requestForJobs, wordsOf } from './http.js';
 
 const ACTIONS = {
   abort: {
@@ -21,7 +22,7 @@ const ACTIONS = {
     text: 'The job’s folder and all files in it are permanently deleted.',
     yes: 'Delete',
     keep: 'Cancel',
-    send: (url) => request(url, { method: 'DELETE' }),
+    send: (url, { users }) => (users ? requestForJobs('/jobs', 'DELETE', [...users.split(' '), url.split('/').at(-1)]) : request(url, { method: 'DELETE' })),
     said: (name) => `Deleted “${name}”.`,
   },
 };
@@ -33,15 +34,16 @@ export function startJobActions() {
     if (!button) return;
     const action = ACTIONS[button.dataset.action];
     const { name, url, then } = button.dataset;
-    if (!(await (action.title ? asked(action, name, url) : sent(action, button)))) return;
+    if (!(await (action.title ? asked(action, button.dataset) : sent(action, button)))) return;
     toast(action.said(name));
     document.dispatchEvent(new CustomEvent('job-action', { detail: { action: button.dataset.action, url } }));
     if (button.dataset.action === 'delete' && then) location.assign(then);
   });
 }
 
-function asked({ title, text, yes, keep, send }, name, url) {
-  return confirmed({ title: title(name), text, yes, keep, action: () => send(url) });
+function asked({ title, text, yes, keep, send }, data) {
+  const words = data.warning ? `${data.warning} ${text}` : text;
+  return confirmed({ title: title(data.name), text: words, yes: data.users ? `${yes} all ${data.users.split(' ').length + 1}` : yes, keep, action: () => send(data.url, data) });
 }
 
 /** Runs a reversible action without confirmation. Resolves to whether it succeeded. */

@@ -3,7 +3,7 @@
 import { confirmed, toast } from './dialog.js';
 import { countOf } from './format.js';
 import { suggestGroups } from './group_suggestions.js';
-import { formData, request, urlPrefix, wordsOf } from './http.js';
+import { requestForJobs, wordsOf } from './http.js';
 import { isolateQuoted } from './names.js';
 
 const MOST_NAMED = 5;
@@ -130,11 +130,7 @@ function named(jobs) {
   return new Intl.ListFormat('en').format([...names, ...(more ? [`${more} more`] : [])]);
 }
 
-function send(url, method, jobs, fields = {}) {
-  const body = formData(fields);
-  for (const { id } of jobs) body.append('job_ids[]', id);
-  return request(urlPrefix + url, { method, body });
-}
+const send = (path, method, jobs, fields) => requestForJobs(path, method, jobs.map(({ id }) => id), fields);
 
 function openGroupDialog(jobs, changed) {
   const dialog = document.getElementById('group-dialog');

@@ -68,3 +68,15 @@ def test_selected_jobs_are_grouped_and_deleted(page: Page, page_faults: PageFaul
     expect(page.get_by_text("No model matches “net 11”")).to_be_visible()
     expect(bar).to_be_hidden()
     expect(page.locator("#main")).to_be_focused()
+
+    # The dialog on the page of a dataset names the models that use it, and deletes them with it.
+    page.get_by_label("Search").fill("")
+    page.get_by_role("link", name="birds 0", exact=True).click()
+    page.get_by_role("button", name="More actions").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    dialog = page.get_by_role("dialog", name="Delete “birds 0”?")
+    expect(dialog).to_contain_text("and 104 more use it and are deleted with it.")
+    check_accessibility(page)
+    dialog.get_by_role("button", name="Delete all 110").click()
+    expect(page).to_have_url(re.compile("/$"))
+    expect(page.get_by_text("birds 0")).to_have_count(0)

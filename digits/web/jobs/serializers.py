@@ -18,6 +18,7 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
+from digits.runtime.store import names_of
 from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
 from digits.web.resources.jobs import BriefJob, Device, Findings, JobRow, JobStatus
@@ -157,9 +158,12 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]
 
 def page(job: Job) -> dict[str, Any]:
     """Return what the templates of a job's own page show: its row as ``job``, and the job itself as ``stored``."""
+    users = services().store.users(job)
     return {
         "job": row(job),
         "stored": job,
+        "users": users,
+        "names_of_users": names_of(users),
         "failure": job.failure,
         "groups": services().store.index.groups("", SUGGESTED_GROUPS),
         "place": _place(job),
