@@ -20,6 +20,11 @@ from digits.data.models import evaluation
 
 # Above this number of records on which only one of the models is right, the exact sum takes too long and is not needed.
 MAX_EXACT = 10_000
+# With more differences, the normal approximation of the permutation test is as good.
+MAX_FLIPPED = 500
+FLIPS = 4000
+# Below this p-value, a model counts as better.
+SIGNIFICANT = 0.05
 # Costs whose ratio is at most this count as equal: measured times vary from run to run.
 SAME_COST = 1.1
 
@@ -34,6 +39,19 @@ class Outcomes(NamedTuple):
     fixed: NDArray[np.bool_]
     broken: NDArray[np.bool_]
     both_wrong: NDArray[np.bool_]
+
+
+class Decision(NamedTuple):
+    """Which of two models, 0 or 1, is ``better`` for the same records; None if neither is.
+
+    Each is better for one of the numbers of ``wins``. The ``p_value`` is the probability of a difference at least this
+    large by chance, if both were equally good. It ``is_certain`` if this is small, and the metric does not contradict.
+    """
+
+    better: int | None
+    wins: tuple[int, int]
+    p_value: float
+    is_certain: bool
 
 
 # Groups of records by the models' errors, which exist for all kinds.
@@ -66,6 +84,21 @@ class ComparedRecords:
     def improvement(self) -> NDArray[np.floating]:
         """How much lower the error of the second model is, float [records]; 0 if one of them is unknown."""
         return np.nan_to_num(self.errors[0] - self.errors[1], nan=0.0, posinf=0.0, neginf=0.0)
+
+    def decide(self, lead: float = 0.0) -> Decision:
+        """Decide which model is better: the one that is right more often, or has the smaller errors.
+
+        The metric of the second one is better by ``lead``, which need not agree with the errors.
+        """
+        if self.outcomes is None:
+            wins = int((self.improvement < 0).sum()), int((self.improvement > 0).sum())
+            difference, p_value = float(self.improvement.sum()), sign_flips(self.improvement)
+        else:
+            wins = int(self.outcomes.broken.sum()), int(self.outcomes.fixed.sum())
+            difference, p_value = wins[1] - wins[0], mcnemar(wins[1], wins[0])
+        if not difference:
+            return Decision(None, wins, p_value, False)
+        return Decision(int(difference > 0), wins, p_value, p_value < SIGNIFICANT and difference * lead >= 0)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -139,20 +172,20 @@ def mcnemar(fixed: int, broken: int) -> float:
     return min(1.0, 2 * math.fsum(map(math.exp, logs)))
 
 
-def in_words(fixed: int, broken: int) -> str:
-    """Describe the result of `mcnemar` in one sentence."""
-    if not fixed and not broken:
-        return "Both models are right about the same images."
-    p = mcnemar(fixed, broken)
-    better = "second" if fixed > broken else "first"
-    if fixed == broken:
-        return "Neither model is better: each is right about as many images that the other gets wrong."
-    chance = f"{100 * p:.1f}%" if p >= 0.001 else "less than 0.1%"
-    if p < 0.05:
-        start = f"The {better} model is better"
-    else:
-        start = "The difference may be due to chance"
-    return f"{start}: if both were equally good, a difference at least this large would have a probability of {chance}."
+def sign_flips(differences: NDArray[np.floating]) -> float:
+    """Return the p-value of the paired permutation test of ``differences`` [records].
+
+    If both models were equally good, each difference would have either sign with a probability of one half (Fisher,
+    1935, “The Design of Experiments”). The signs are drawn at random, always the same ones.
+    """
+    changed = np.asarray(differences[differences != 0], np.float64)
+    total = abs(changed.sum())
+    if not total:
+        return 1.0
+    if len(changed) > MAX_FLIPPED:
+        return math.erfc(total / math.sqrt(2 * np.square(changed).sum()))
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], (FLIPS, len(changed)))
+    return float(1 + np.count_nonzero(np.abs(signs @ changed) >= total * (1 - 1e-9))) / (1 + FLIPS)
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:

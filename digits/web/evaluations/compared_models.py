@@ -180,16 +180,21 @@ def differences(jobs: Sequence[ModelJob]) -> list[Difference]:
 
 def curves(jobs: Sequence[ModelJob]) -> list[dict[str, Any]]:
     """Return the addresses and unique names of the curves."""
-    counts = Counter(job.name for job in jobs)
     return [
         {
-            "label": job.name if counts[job.name] == 1 else f"{job.name} ({job.id[-6:]})",
+            "label": label,
             "url": url_for("models.metrics", job_id=job.id),
             "running": job.status.is_running,
             **curve_labels(serializers.job_views(job)),
         }
-        for job in jobs
+        for job, label in zip(jobs, labels(jobs), strict=True)
     ]
+
+
+def labels(jobs: Sequence[ModelJob]) -> list[str]:
+    """Return names of the models that differ."""
+    counts = Counter(job.name for job in jobs)
+    return [job.name if counts[job.name] == 1 else f"{job.name} ({job.id[-6:]})" for job in jobs]
 
 
 def _flat(value: dict[str, Any], before: str = "") -> dict[str, Any]:

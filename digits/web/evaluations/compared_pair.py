@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -11,32 +13,34 @@ from flask import url_for
 
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
+from digits.core.splits import SPLIT_TITLES
 from digits.data.manifest import Manifest
 from digits.data.models import evaluation as evaluations
-from digits.data.models.comparison import CHANGES, ComparedRecords, in_words, load_compared, mcnemar
+from digits.data.models.comparison import CHANGES, ComparedRecords, Decision, load_compared
 from digits.data.models.evaluation import Evaluation
 from digits.data.records.search import Place
+from digits.data.sources.plan import count_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
 from digits.web.evaluations.choices import dataset_of
+from digits.web.jobs import serializers
 from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.resources.evaluations import ComparedClass, ComparedPair
+from digits.web.services import services
 
 Pair = tuple[Evaluation, Evaluation]
 
 SHOWN = 24
-# The titles of the groups of records that the page shows, by group: those of classifiers, and those of other models.
+# The titles of the groups of records that the page shows, by group, with the names of both models: those of
+# classifiers, and those of other models.
 OUTCOME_TITLES = {
-    "fixed": "Fixed: only the second model is right",
-    "broken": "Broken: only the first model is right",
-    "both_wrong": "Both wrong",
+    "fixed": "Only “{1}” is right",
+    "broken": "Only “{0}” is right",
+    "both_wrong": "Both are wrong",
 }
-CHANGE_TITLES = {
-    "improved": "Most improved by the second model",
-    "worsened": "Most worsened by the second model",
-}
+CHANGE_TITLES = {"improved": "“{1}” is better by the most", "worsened": "“{0}” is better by the most"}
 
 
 def common_evaluations(first: ModelJob, second: ModelJob) -> Pair | None:
@@ -51,8 +55,9 @@ def common_evaluations(first: ModelJob, second: ModelJob) -> Pair | None:
 
 
 def describe_pair(first: ModelJob, second: ModelJob, evaluated: Pair) -> ComparedPair:
-    """Return the metrics of both models, and the numbers of records by outcome."""
+    """Return the metrics of both models, which one is better, and the numbers of records by outcome."""
     records = in_thread(_load, first, second, *evaluated)
+    decision = in_thread(records.decide, _lead(second, evaluated)) if records else None
     dataset = dataset_of(evaluated[1])
     numbers = in_thread(_numbers, records, dataset[1].target.names if dataset else []) if records else {}
     return ComparedPair(
@@ -60,30 +65,39 @@ def describe_pair(first: ModelJob, second: ModelJob, evaluated: Pair) -> Compare
         evaluations=[result.name for result in evaluated],
         metrics=[result.metrics for result in evaluated],
         counts=numbers.get("counts"),
-        p_value=numbers.get("p_value"),
+        better=[first.id, second.id][decision.better] if decision and decision.better is not None else None,
+        is_certain=decision is not None and decision.is_certain,
+        p_value=decision.p_value if decision else None,
         classes=numbers.get("classes"),
     )
 
 
-def parts_of(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation) -> dict[str, Any]:
-    """Return the parts of the page about predictions: counts, the test in words, classes, and groups of records.
+def parts_of(
+    first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation, names: Sequence[str]
+) -> dict[str, Any]:
+    """Return the parts of the page about the predictions of two models with ``names``.
 
+    These are which one is better, in words, the counts, the classes, and groups of records.
     There are no classes and groups if the dataset was deleted or changed.
     """
     records = in_thread(_load, first, second, one, other)
     if records is None:
         return {}
+    verdict = _verdict(
+        in_thread(records.decide, _lead(second, (one, other))), records, second, (one, other), names
+    )
     other_dataset = dataset_of(other)
     if other_dataset is None:
-        return in_thread(_numbers, records, [])
+        return verdict | in_thread(_numbers, records, [])
     dataset, manifest = other_dataset
     compared = {"evaluation": f"{second.id}/{other.name}", "compare": f"{first.id}/{one.name}"}
     arguments = urlencode({"job_id": dataset.id, "db": other.split, **compared})
     evaluated = [(first.folder, one.name), (second.folder, other.name)]
     return {
+        **verdict,
         **in_thread(_numbers, records, manifest.target.names),
         "explore": f"{url_for('explore.show', kind=dataset.data_kind)}?{arguments}&outcome=",
-        "groups": _groups(records, dataset, manifest, other.split, evaluated),
+        "groups": _groups(records, dataset, manifest, other.split, evaluated, names),
         "size": shown_size(dataset, manifest),
     }
 
@@ -95,18 +109,52 @@ def _load(first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation)
         return None
 
 
+def _lead(second: ModelJob, evaluated: Pair) -> float:
+    """Return by how much the metric of the second model is better; 0 if one of them is unknown."""
+    metric = serializers.kind_of(second).metric
+    first_value, second_value = (each.metrics.get(metric, math.nan) for each in evaluated)
+    lead = second_value - first_value
+    if not math.isfinite(lead):
+        return 0.0
+    return -lead if serializers.job_views(second).lower_is_better(metric) else lead
+
+
+def _verdict(
+    decision: Decision, records: ComparedRecords, second: ModelJob, evaluated: Pair, names: Sequence[str]
+) -> dict[str, str]:
+    """Say which of two models with ``names`` is better and whether that is certain, and why."""
+    views, metric, latest = serializers.job_views(second), serializers.kind_of(second).metric, evaluated[1]
+    counted = count_of(latest.records, f"{SPLIT_TITLES[latest.split].lower()} {views.record}")
+    data = services().store.find(latest.dataset_id)
+    place = f"{counted} of “{data.name}”" if data else counted
+    if not any(decision.wins):
+        same = "are right about the same of" if records.outcomes else "have the same errors for"
+        return {"verdict": "Neither is better.", "reason": f"Both {same} {place}."}
+    verb = "is right about" if records.outcomes else "has the smaller error for"
+    reason = f"Of {place}, " + " and ".join(
+        f"only “{name}” {verb} {wins:,}" for name, wins in zip(names, decision.wins, strict=True)
+    )
+    if all(metric in each.metrics for each in evaluated):
+        about = views.metric(metric)
+        values = (f"{about.format(each.metrics[metric])}" for each in evaluated)
+        reason += f" ({about.title.lower() if about.title.istitle() else about.title} {' and '.join(values)})"
+    chance = f"{100 * decision.p_value:.1f}%" if decision.p_value >= 0.001 else "less than 0.1%"
+    reason += (
+        f". If both were equally good, a difference at least this large would have a probability of {chance}."
+    )
+    if decision.better is None:
+        return {"verdict": "Neither is better.", "reason": reason}
+    start = "" if decision.is_certain else "It is not certain that "
+    return {"verdict": f"{start}“{names[decision.better]}” is better.", "reason": reason}
+
+
 def _numbers(records: ComparedRecords, names: list[str]) -> dict[str, Any]:
-    """Return the number of records of each group and, for classifiers, the test and the classes with ``names``."""
+    """Return the number of records of each group and, for classifiers, the classes with ``names``."""
     outcomes = records.outcomes
     if outcomes is None:
         return {"counts": {name: int(np.count_nonzero(records.members(name))) for name in CHANGES}}
     counts = {name: int(chosen.sum()) for name, chosen in outcomes._asdict().items()}
-    return {
-        "counts": counts,
-        "p_value": mcnemar(counts["fixed"], counts["broken"]),
-        "verdict": in_words(counts["fixed"], counts["broken"]),
-        "classes": _classes(records, names),
-    }
+    return {"counts": counts, "classes": _classes(records, names)}
 
 
 def _classes(records: ComparedRecords, names: list[str]) -> list[ComparedClass]:
@@ -133,6 +181,7 @@ def _groups(
     manifest: Manifest,
     split: str,
     evaluated: list[tuple[Path, str]],
+    names: Sequence[str],
 ) -> list[dict[str, Any]]:
     """Return the groups that have records, each with the first of them."""
     views = views_of(dataset.data_kind)
@@ -154,7 +203,7 @@ def _groups(
             for item in items
         ]
         if cards:
-            groups.append({"name": name, "title": title, "shown": cards})
+            groups.append({"name": name, "title": title.format(*names), "shown": cards})
     return groups
 
 

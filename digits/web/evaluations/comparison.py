@@ -85,6 +85,8 @@ def show() -> str:
     jobs, first, second = _models()
     ids, pair = ",".join(job.id for job in jobs), in_thread(common_evaluations, first, second)
     models, by_id = _facts(jobs), {job.id: job for job in jobs}
+    label_of = dict(zip(by_id, compared_models.labels(jobs), strict=True))
+    names = [label_of[first.id], label_of[second.id]]
     views = serializers.job_views(second)
     return render_in_turns(
         "comparison.html",
@@ -104,9 +106,9 @@ def show() -> str:
         evaluate_url=url_for("comparison.evaluate", ids=ids, first=first.id, second=second.id),
         dataset_id=second.dataset_id if services().store.find(second.dataset_id) else "",
         ids=ids,
-        swap_url=url_for("comparison.show", ids=ids, first=second.id, second=first.id),
+        names=names,
         views=views,
-        **(parts_of(first, second, *pair) if pair else {}),
+        **(parts_of(first, second, *pair, names) if pair else {}),
     )
 
 

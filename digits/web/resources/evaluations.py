@@ -93,13 +93,16 @@ class ComparedClass(Struct):
 class ComparedPair(Struct):
     """The predictions of two models for the same records: the numbers of records by outcome, in all and by class.
 
-    Only classifiers have ``classes`` and the ``p_value`` of McNemar's test.
+    ``better`` is the id of the better model, null if neither is. It ``is_certain`` if the ``p_value`` is below 5%: that
+    of McNemar's test for classifiers, which have ``classes``, else that of the permutation test of the errors.
     """
 
     models: list[str]
     evaluations: list[str]
     metrics: list[dict[str, float]]
     counts: dict[str, int] | None
+    better: str | None
+    is_certain: bool
     p_value: float | None
     classes: list[ComparedClass] | None
 

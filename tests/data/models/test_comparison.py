@@ -13,9 +13,9 @@ from digits.data.models.comparison import (
     CHANGES,
     GROUPS,
     MAX_EXACT,
+    MAX_FLIPPED,
     ComparedRecords,
     compare,
-    in_words,
     mcnemar,
     pareto_front,
 )
@@ -44,19 +44,36 @@ def test_every_record_has_one_outcome(rows: list[tuple[int, int, int]]) -> None:
     assert outcomes.broken.tolist() == [(a == t) and (b != t) for t, a, b in rows]
 
 
+def classifiers(fixed: int, broken: int, both: int = 4) -> ComparedRecords:
+    right = np.repeat([[0, 1], [1, 0], [1, 1]], [fixed, broken, both], axis=0).astype(np.float32)
+    scores = [np.stack([each, 1 - each], axis=1) for each in right.T]
+    return ComparedRecords(
+        (1 - right[:, 0], 1 - right[:, 1]), (scores[0], scores[1]), np.zeros(len(right), np.int64)
+    )
+
+
 @pytest.mark.parametrize(
-    ("fixed", "broken", "words"),
-    [
-        (0, 0, "right about the same images"),
-        (4, 4, "Neither model is better"),
-        (30, 5, "The second model is better"),
-        (5, 30, "The first model is better"),
-        (3, 1, "may be due to chance"),
-        (500, 5, "less than 0.1%"),
-    ],
+    ("fixed", "broken", "better", "is_certain"),
+    [(0, 0, None, False), (4, 4, None, False), (30, 5, 1, True), (5, 30, 0, True), (3, 1, 1, False)],
 )
-def test_the_result_is_described_in_words(fixed: int, broken: int, words: str) -> None:
-    assert words in in_words(fixed, broken)
+def test_the_better_model_is_right_more_often(
+    fixed: int, broken: int, better: int | None, is_certain: bool
+) -> None:
+    decision = classifiers(fixed, broken).decide()
+    assert (decision.better, decision.is_certain, decision.wins) == (better, is_certain, (broken, fixed))
+    assert decision.p_value == mcnemar(fixed, broken)
+
+
+@pytest.mark.parametrize("count", [MAX_FLIPPED, MAX_FLIPPED + 1])
+def test_the_better_model_has_the_smaller_errors(count: int) -> None:
+    errors = np.random.default_rng(1).normal(1, 0.1, (2, count)).astype(np.float32)
+    by_chance = ComparedRecords((errors[0], errors[1])).decide()
+    assert by_chance.p_value > 0.05 and not by_chance.is_certain
+    pair = ComparedRecords((errors[0], errors[1] - np.float32(0.05)))
+    assert pair.decide().better == 1 and pair.decide(0.1).is_certain
+    assert not pair.decide(-0.1).is_certain  # the metric contradicts
+    same = ComparedRecords((errors[0], errors[0])).decide()
+    assert (same.better, same.wins, same.p_value) == (None, (0, 0), 1.0)
 
 
 def test_records_are_grouped_by_outcome_and_by_change() -> None:

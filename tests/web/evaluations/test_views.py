@@ -209,13 +209,15 @@ def test_two_models_are_compared_on_the_same_images(
     total = sum(counts.values())
     assert counts["fixed"] - counts["broken"] == pytest.approx(total * (accuracies[1] - accuracies[0]))
     assert 0 <= body["pair"]["p_value"] <= 1
+    lead = counts["fixed"] - counts["broken"]
+    assert body["pair"]["better"] == (None if lead == 0 else better if lead > 0 else model)
     different = {item["name"]: item["values"] for item in body["settings"]}
     assert different["solver.learning_rate"] == ["0.02", "0.05"] and "dataset" not in different
     page = site.get(f"/models/compare?{pair}").text
     (curves,) = re.findall(r'id="comparison-data">(.*?)</script>', page)
     assert [curve["titles"]["accuracy"] for curve in json.loads(curves)] == ["Accuracy", "Accuracy"]
     assert (
-        "McNemar" in page
+        f"{total} validation images of “<bdi>" in page
         and "different datasets" not in page
         and ">Learning rate<" in page
         and page.count("<figcaption>") == total - counts["both_right"]
