@@ -46,8 +46,8 @@ def test_every_row_of_the_map_has_a_test() -> None:
     assert [row for row in rows if not any(name.startswith("tests/") for name in files_in(row))] == []
 
 
-def test_the_form_offers_all_optimizers_in_the_order_of_the_recipe() -> None:
-    assert [choice.value for choice in SOLVERS] == list(get_args(recipes.SolverType))
+def test_the_form_offers_all_optimizers() -> None:
+    assert sorted(choice.value for choice in SOLVERS) == sorted(get_args(recipes.SolverType))
 
 
 def test_targets_decide_themselves() -> None:
@@ -78,7 +78,7 @@ def _optimizers() -> set[str]:
 
 
 def test_the_form_has_all_schedules_and_their_settings() -> None:
-    assert [choice.value for choice in POLICY_CHOICES] == list(schedules.POLICIES)
+    assert sorted(choice.value for choice in POLICY_CHOICES) == sorted(schedules.POLICIES)
     page = (ROOT / "templates" / "_model_form.html").read_text()
     for name, schedule in schedules.POLICIES.items():
         for setting in set(schedule.__struct_fields__) - set(schedules.Schedule.__struct_fields__):

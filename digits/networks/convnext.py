@@ -1,4 +1,4 @@
-# ConvNeXt-Tiny: the most accurate choice for photos on a GPU. Needs ImageNet weights or very many images.
+# ConvNeXt-Tiny: the most accurate on photos; needs a GPU, and ImageNet weights or very many images.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 28,589,128 parameters for 1000
 # classes.

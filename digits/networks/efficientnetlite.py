@@ -1,4 +1,4 @@
-# EfficientNet-Lite0: for photos without a GPU; EfficientNet-B0 with operations that processors compute fast.
+# EfficientNet-Lite0: accurate on photos, and fast without a GPU.
 #
 # Designed for 224x224 color, random crops from 256x256; smaller images are enlarged. 4,694,024
 # parameters for 1000 classes, 42,016 of them moving averages.

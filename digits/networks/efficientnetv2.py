@@ -1,4 +1,4 @@
-# EfficientNetV2-B0: for photos; more accurate than ResNet-50 with a quarter of its parameters.
+# EfficientNetV2-B0: usually more accurate on photos than ResNet-50, and about three times as fast.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 7,200,312 parameters for 1000
 # classes, 60,608 of them moving averages.

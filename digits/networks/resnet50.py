@@ -1,4 +1,4 @@
-# ResNet-50: a common choice for photos, with or without ImageNet weights. Fifty layers.
+# ResNet-50: the common reference for photos; slow without a GPU. Fifty layers.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 25,636,712 parameters for 1000
 # classes, 53,120 of them moving averages.

@@ -1,6 +1,7 @@
 // The ImageNet weights of the chosen network: downloads them as soon as they are recommended, and before a training.
 
 import { getJson, postForm, uniqueName, urlPrefix } from './http.js';
+import { reveal } from './reveal.js';
 
 const SECOND = 1000;
 const NO_TENSORFLOW = 503; // the page says so
@@ -56,9 +57,10 @@ export function startWeights(form, { chosen, fromScratch, ready }) {
 
   async function upload() {
     form.querySelector('[name="initial_weights"][value="file"]').click();
-    document.getElementById('customize').open = true;
     await ready();
-    form.querySelector('#tuning-weights [data-upload-files]').focus();
+    const files = form.querySelector('#tuning-weights [data-upload-files]');
+    reveal(files);
+    files.focus();
   }
 
   form.addEventListener('click', ({ target }) => {

@@ -31,7 +31,7 @@ def test_a_training_is_sent_to_a_cluster(page: Page, page_faults: PageFaults) ->
     page.goto("/models/images/classification/new")
     customize(page)
     compute = page.get_by_role("region", name="Compute")
-    devices = page.get_by_role("region", name="Device & precision")
+    devices = page.locator("#device")
     expect(compute.get_by_label("Partition")).to_be_hidden()
     compute.get_by_role("radio", name="Slurm").check()
     expect(devices.get_by_text("No GPU found on this machine.")).to_be_hidden()

@@ -48,7 +48,7 @@ def test_all_sections_are_accessible(page: Page, page_faults, dataset):
     page.get_by_role("radio", name="Custom", exact=True).check()
     expect(page.locator("#network-custom")).to_be_visible()
     for section in sections.all():
-        section.locator("summary").click()
+        section.locator("> summary").click()
     page.get_by_label("Color jitter (HSV)").check()
     page.get_by_label("Optimizer").select_option("ADAMW")
     page.get_by_label("Early stopping", exact=True).select_option("loss")
@@ -106,6 +106,7 @@ def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_th
         "LION": {"beta_1", "beta_2", "weight_decay"},
     }
     names = ("momentum", "rms_decay", "beta_1", "beta_2", "weight_decay")
+    page.locator("#training-more > summary").click()
     for solver, expected in shown.items():
         page.get_by_label("Optimizer").select_option(solver)
         for name in names:
@@ -141,6 +142,7 @@ def test_the_card_describes_the_recommendation_and_what_was_changed(page: Page, 
     customize(page)
     before = fields(page)
     expect(page.locator('[name="aug_pad_crop"]')).to_have_value("0")  # these images are smaller
+    page.get_by_text("Older and other networks").click()
     expect(page.get_by_role("radio", name="AlexNet", exact=True)).to_be_disabled()
     expect(page.locator("#network-alexnet-summary")).to_contain_text(
         "Requires images of at least 67×67 pixels"
@@ -238,6 +240,7 @@ def test_selecting_a_dataset_recommends_its_network_unless_one_was_chosen(page: 
     customize(page)
     epochs = recommended_settings(page, gray_dataset, "lenet")["train_epochs"]
     expect(page.get_by_label("Epochs", exact=True)).to_have_value(epochs)
+    page.get_by_text("Older and other networks").click()
     page.get_by_role("radio", name="Auto-encoder", exact=True).check()
     page.locator('[name="dataset"]').select_option(dataset["id"])
     expect(page.locator("[data-reason]")).to_have_text("Recommended: train ResNet-32 from scratch.")
@@ -258,6 +261,38 @@ def test_a_custom_network_starts_with_the_defaults(page: Page, dataset):
     page.get_by_role("button", name="Edit the code of ResNet-32").click()
     expect(page.locator('[name="custom_network"]')).to_have_value(re.compile("residual"))
     expect(page.get_by_label("Optimizer")).to_have_value(solver)
+
+
+# Links, buttons and fields that are on the page and not folded away.
+CONTROLS = """form => [...form.querySelectorAll('a, button, input, select, textarea, summary')]
+    .filter((control) => control.type !== 'hidden' && control.checkVisibility()).length"""
+
+
+def test_customize_opens_with_few_controls(page: Page, dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
+    expect(page.get_by_role("radio", name="ResNet-32", exact=True)).to_be_checked()
+    expect(page.get_by_role("radio", name="LeNet", exact=True)).to_be_visible()
+    expect(page.get_by_role("radio", name="GAN", exact=True)).to_be_hidden()
+    for select, first in (("Optimizer", "Adam"), ("Learning-rate schedule", "Cosine decay")):
+        groups = page.get_by_label(select).locator("optgroup")
+        expect(groups.first.locator("option")).to_have_count(4)
+        expect(groups.first.locator("option").first).to_have_text(first)
+    assert page.locator("#customize").evaluate(CONTROLS) <= 25
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    expect(page.get_by_label("Run eagerly")).to_be_visible()
+    assert page.locator("#customize").evaluate(CONTROLS) <= 25
+
+
+def test_a_clone_opens_the_sections_that_it_uses(page: Page, create, dataset):
+    settings = {"standard_networks": "autoencoder", "batch_accumulation": 2, "shuffle": "y"}
+    job = create("models", model_name="Unusual", dataset=dataset["id"], **settings)
+    page.goto(f"/clone/{job['id']}")
+    customize(page)
+    expect(page.get_by_role("radio", name="Auto-encoder", exact=True)).to_be_visible()
+    expect(page.get_by_label("Gradient accumulation")).to_have_value("2")
+    for name in ("augmentation", "watching", "stopping", "more", "device"):
+        expect(page.locator(f"#{name}")).not_to_have_attribute("open", "")
 
 
 def test_a_clone_keeps_its_configuration(page: Page, create, dataset, gray_dataset):

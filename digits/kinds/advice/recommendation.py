@@ -64,7 +64,10 @@ PADDED_PARTS = 8
 STEPS_PER_VALIDATION = 10
 DETECTOR_BATCH = 4
 DETECTOR_VALIDATIONS = 20
-# Networks for photos, best first.
+# The number of networks that the form of models shows at first.
+GOOD_NETWORKS = 4
+# Networks for small images, and for photos, best first.
+SMALL = ("lenet", "resnet32")
 ON_CPU = ("efficientnetlite", "mobilenetv3", "efficientnetv2", "resnet50", "convnext", "vit")
 ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilenetv3", "vit")
 
@@ -136,6 +139,7 @@ class Recommendation:
     ``settings`` are fields of the model form as text; the defaults of the form apply to all others. A second sentence
     says why there are no horizontal flips, if the names of classes forbid them. ``refusals`` are
     the reasons why networks for this kind cannot take the images, or cannot be used here, by network.
+    ``good`` are the networks that are good today for such images, best first: this one and up to three others.
     ``seconds`` is the expected duration of the training without early stopping; None if unknown, as on a GPU.
     ``download`` is the size of the weights that must be downloaded first, in MB; 0 if there are none.
     """
@@ -143,6 +147,7 @@ class Recommendation:
     network: str
     settings: Settings
     reason: str
+    good: tuple[str, ...] = ()
     seconds: float | None = None
     refusals: Mapping[str, str] = field(default_factory=dict)
     download: int = 0
@@ -429,13 +434,36 @@ def recommend(
     return Recommendation(
         network=item.id,
         settings=settings,
-        reason=_reason(rule, item, facts),
+        reason=_reason(rule, item, facts, _preferred(rule, item, offered, resources)),
+        good=_good(item, usable, facts, resources),
         seconds=_expect(item, settings, facts, resources),
         refusals=refusals,
         download=CATALOG[item.pretrained].full.megabytes
         if "initial_weights" in settings and state == "unknown"
         else 0,
     )
+
+
+def _good(
+    best: Network, usable: Mapping[str, Network], facts: Facts, resources: Resources
+) -> tuple[str, ...]:
+    """Return the networks that the rules name for such images, best first, then other ones for their size."""
+    of_kind = [rule for rule in RULES if facts.kind in rule.kinds]
+    named = [name for rule in of_kind if rule.applies(facts, resources) for name in rule.networks]
+    of_size = SMALL if facts.side < PHOTO_SIDE else ()
+    photos = ON_GPU if resources.device == "gpu" else ON_CPU
+    listed = [name for name in (*named, *of_size, *photos) if name in usable] if of_kind else [*usable]
+    return tuple(dict.fromkeys([best.id, *listed]))[:GOOD_NETWORKS]
+
+
+def _preferred(
+    rule: Rule, item: Network, offered: Mapping[str, Network], resources: Resources
+) -> Network | None:
+    """Return the network that ``rule`` prefers to ``item``, but whose weights are not on this machine."""
+    if not rule.pretrained or resources.weights_of(item) != "at hand":
+        return None
+    first = next((name for name in rule.networks if name in offered), item.id)
+    return offered[first] if first != item.id else None
 
 
 # Flips without those that exchange left and right.
@@ -494,13 +522,17 @@ def _expect(network: Network, settings: Settings, facts: Facts, resources: Resou
     return training_seconds(network.id, settings, facts.images, size, cores=cores, speed=speed)
 
 
-def _reason(rule: Rule, network: Network, facts: Facts) -> str:
+def _reason(rule: Rule, network: Network, facts: Facts, preferred: Network | None) -> str:
     color = "grayscale" if facts.channels == 1 else "color"
     count = facts.training_images
     images = f"{color.capitalize()} images" if count is None else f"{count:,} {color} images"
     size = f"{facts.width}×{facts.height}"
     reason = rule.reason.format(images=images, size=size, network=network.in_words)
     reason = f"{reason[0].upper()}{reason[1:]}"
+    if preferred:
+        reason += (
+            f" Its weights are on this server; those of {preferred.in_words}, the first choice, are not."
+        )
     pair = _exchanged(facts)
     if pair is None:
         return reason

@@ -219,6 +219,17 @@ def choices(*pairs: tuple[str, str]) -> list[SelectChoice]:
     return [SelectChoice(value, words) for value, words in pairs]
 
 
+def common_first(pairs: Iterable[tuple[str, str]], *common: str) -> list[SelectChoice]:
+    """The choices of a select field, from values and their words: the ``common`` values, then the others."""
+    titles = dict(pairs)
+    rare = [value for value in titles if value not in common]
+    return [
+        SelectChoice(value, titles[value], optgroup=group)
+        for group, values in (("Common", common), ("More", rare))
+        for value in values
+    ]
+
+
 class NumberList(Bound):
     """One number or several within ``limits``: ``0.01``, ``0.1, 0.01`` or ``[0.1, 0.01]``. ``data`` is their list.
 

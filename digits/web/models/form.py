@@ -32,6 +32,7 @@ from digits.kinds.forms.fields import (
     TextField,
     WholeNumber,
     choices,
+    common_first,
     flag,
     name_field,
     number,
@@ -49,7 +50,7 @@ from digits.web.models.form_fields import (
     RunFields,
 )
 
-SOLVERS = choices(*SOLVER_TITLES.items())
+SOLVERS = common_first(SOLVER_TITLES.items(), "ADAM", "ADAMW", "MOMENTUM", "RMSPROP")
 # Usual initial settings of each solver. The other solvers use the rate of plain gradient descent.
 USUAL = {
     solver: {name: schema.limits(Solver, name).default for name in ("learning_rate", "beta_2")}
@@ -70,7 +71,10 @@ SOLVER_FIELDS = {
     "weight_decay": ("ADAMW", "LION"),
 }
 
-POLICY_CHOICES = choices(*((name, schedules.TITLES[kind]) for name, kind in schedules.POLICIES.items()))
+POLICY_CHOICES = common_first(
+    ((name, schedules.TITLES[kind]) for name, kind in schedules.POLICIES.items()),
+    *("cosine", "onecycle", "step", "fixed"),
+)
 MEANS = choices(("image", "Image"), ("pixel", "Per channel"), ("none", "None"))
 METHODS = choices(
     ("standard", "Standard"),

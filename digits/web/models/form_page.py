@@ -99,6 +99,18 @@ class FormPage:
         is_used = self.uses("initial_weights") and self.form.initial_weights.data == "imagenet"
         return CATALOG[self.submission.standard.pretrained] if self.submission.standard and is_used else None
 
+    def departs(self, name: str) -> bool:
+        """Return whether the field ``name`` is used with another value than the usual one, so that its section is open.
+
+        The usual value is the recommended one for the chosen network, or else the form's default.
+        """
+        form, best = self.form, self.best
+        network = form.standard_networks.data if form.method.data == "standard" else ""
+        offered = best.networks.get(network or "") if best else None
+        settings = self.submission.recommendation or (offered.settings if offered else {})
+        usual = network_settings.default_texts() | settings
+        return self.uses(name) and not same(text_of(self.form[name]), usual[name])
+
     def mark_edits(self) -> None:
         """Mark the fields that differ from the recommended settings with the recommended value in words."""
         settings = self.submission.recommendation or {}
@@ -185,6 +197,7 @@ def render(
         form=form,
         submission=submission,
         uses=page.uses,
+        departs=page.departs,
         outlook=page.outlook(),
         card=page.card(),
         best=page.best,

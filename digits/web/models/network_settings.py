@@ -79,12 +79,15 @@ def recommendation_of(facts: Facts, available: Resources) -> RecommendedModel | 
         network=best.network,
         headline=headline(every_network()[best.network], weights, is_tuned=weights == "imagenet"),
         reason=best.reason,
+        good=[*best.good],
         seconds=best.seconds,
         time=_time(best, "GPU" if available.device == "gpu" else "CPU"),
         download=best.download,
         networks={
-            name: _network_settings(recommend(facts, available, name), best.refusals.get(name, ""))
-            for name in networks([facts.kind])
+            name: _network_settings(
+                recommend(facts, available, name), _weights(item, available), best.refusals.get(name, "")
+            )
+            for name, item in networks([facts.kind]).items()
         },
         fine_tune=fine_tuning_any(facts),
     )
@@ -98,10 +101,22 @@ def headline(network: Network | None, weights: str, *, is_tuned: bool) -> str:
     )
 
 
-def _network_settings(best: Recommendation | None, refusal: str) -> NetworkSettings:
+def _weights(network: Network, available: Resources) -> str:
+    """Return whether the ImageNet weights of ``network`` are on this server; "" if there are none, or none are used."""
+    if not network.pretrained or not available.weights:
+        return ""
+    download = f"weights: {CATALOG[network.pretrained].full.megabytes} MB to download"
+    return {
+        "at hand": "weights on this server",
+        "unknown": download,
+        "missing": "weights not on this server",
+    }[available.weights_of(network)]
+
+
+def _network_settings(best: Recommendation | None, weights: str, refusal: str) -> NetworkSettings:
     """Return the recommended settings, with the form's defaults for all other fields that some network sets."""
     return NetworkSettings(
-        default_settings() | (best.settings if best else {}), _time(best) if best else "", refusal
+        default_settings() | (best.settings if best else {}), _time(best) if best else "", weights, refusal
     )
 
 
@@ -123,7 +138,13 @@ def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = 
 def default_settings() -> dict[str, str]:
     """Return the form's defaults, as text, for all fields that a recommendation can set, in the form's order."""
     named = fields_of_rules().union({"crop_size"}, *(network.values for network in every_network().values()))
-    return {field.name: text_of(field) for field in ModelForm(formdata=None) if field.name in named}
+    return {name: text for name, text in default_texts().items() if name in named}
+
+
+@cache
+def default_texts() -> dict[str, str]:
+    """Return the form's defaults, as text."""
+    return {field.name: text_of(field) for field in ModelForm(formdata=None)}
 
 
 def text_of(field: Field) -> str:

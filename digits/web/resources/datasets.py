@@ -82,19 +82,22 @@ class Dataset(BriefJob):
 class NetworkSettings(Struct):
     """The recommended fields of the form for a network, with their texts.
 
-    ``time`` is the expected duration in words, empty if unknown. ``refusal`` is the reason why the network cannot be
+    ``time`` is the expected duration in words, empty if unknown, and ``weights`` says whether its ImageNet weights are
+    on this server, empty if it starts from random ones. ``refusal`` is the reason why the network cannot be
     used; empty if it can.
     """
 
     settings: dict[str, str]
     time: str
+    weights: str
     refusal: str
 
 
 class RecommendedModel(Struct):
     """The recommended network for a dataset with the reason, and the settings of all networks for its kind.
 
-    ``headline`` describes the training. ``seconds`` is its expected duration, in words in ``time``, and ``download``
+    ``headline`` describes the training. ``good`` are the ids of the networks that are good today for such images, best
+    first. ``seconds`` is its expected duration, in words in ``time``, and ``download``
     the size of the weights that must be downloaded first, in MB. ``fine_tune`` contains the fields with which any
     network is fine-tuned.
     """
@@ -102,6 +105,7 @@ class RecommendedModel(Struct):
     network: str
     headline: str
     reason: str
+    good: list[str]
     seconds: float | None
     time: str
     download: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,33 @@ def test_each_rule_gives_its_reason_in_one_sentence() -> None:
     assert _recommend(facts, RESNET).reason.startswith("1,234 color images of 64×48 pixels: ResNet-32")
     photos = _recommend(Facts(CLASSES, 64, 64, 3, images={"train": 1234}), RESNET)
     assert photos.reason.startswith("1,234 color images: fine-tuning ResNet-50 from ImageNet weights")
+
+
+def test_the_reason_says_that_only_other_weights_are_at_hand() -> None:
+    photos = Facts(CLASSES, 256, 256, 3)
+    resources = Resources(weights=dict.fromkeys(CATALOG, "unknown") | {"resnet50": "at hand"})
+    why = "Its weights are on this server; those of EfficientNet-Lite0, the first choice, are not."
+    assert _recommend(photos, resources).reason.endswith(why)
+    for others in (ALL, GPU, NOTHING):
+        assert "first choice" not in _recommend(photos, others).reason
+
+
+@pytest.mark.parametrize(
+    ("facts", "resources", "good"),
+    [
+        (Facts(CLASSES, 28, 28, 1), ALL, "lenet resnet32 efficientnetlite"),
+        (Facts(CLASSES, 16, 16, 3), ALL, "resnet32 lenet efficientnetlite"),
+        (Facts(CLASSES, 256, 256, 3), ALL, "efficientnetlite mobilenetv3 efficientnetv2 resnet50"),
+        (Facts(CLASSES, 256, 256, 3), GPU, "convnext efficientnetv2 resnet50 efficientnetlite"),
+        (Facts("image-segmentation", 256, 256, 3), ALL, "segmenter segmenter_resnet50 unet"),
+        (Facts("image-processing", 64, 64, 3), NOTHING, "dncnn"),
+        (Facts("text-classification", 32, 32, 1), NOTHING, "textcnn"),
+        (Facts("generic", 32, 32, 3), NOTHING, "regression autoencoder gan"),
+    ],
+)
+def test_good_networks_for_the_images_come_first(facts: Facts, resources: Resources, good: str) -> None:
+    resources = replace(resources, unusable={"vit": "Not installed."})
+    assert _recommend(facts, resources).good == tuple(good.split())
 
 
 @pytest.mark.parametrize("kind", [CLASSES, LABELS, "image-object-detection", "image-segmentation"])
