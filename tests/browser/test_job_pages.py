@@ -301,7 +301,7 @@ def test_choices_for_curves_apply_to_all_charts_and_are_remembered(page: Page, c
 def test_the_page_of_a_finished_model_has_three_parts_with_few_controls(page: Page, trained) -> None:
     address = f"/models/{trained['id']}"
     page.goto(address)
-    results, attempts, details = (page.get_by_role("tabpanel", name=name) for name in PARTS)
+    results, attempts, _ = (page.get_by_role("tabpanel", name=name) for name in PARTS)
     expect(page.locator("#chart-loss canvas")).to_be_visible()
     expect(attempts).to_be_hidden()
     page.get_by_role("tab", name="Results").press("ArrowRight")
