@@ -64,6 +64,17 @@ COSTS: dict[str, Cost] = {
 }
 
 
+# Of networks with unknown costs: a step goes forward through all layers, but backward, which takes twice the time, only
+# through those that are trained.
+TYPICAL_HEAD_SHARE = 1 / 3
+
+
+def head_share(network: str) -> float:
+    """Return the time of a step that trains only the head of ``network``, as a share of one that trains all layers."""
+    cost = COSTS.get(network)
+    return cost.head / cost.train if cost and cost.head else TYPICAL_HEAD_SHARE
+
+
 def training_seconds(
     network: str,
     settings: Mapping[str, str],

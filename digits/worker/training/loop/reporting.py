@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Reports:
-    """The reports of a training that begins after ``first_step`` steps.
+    """The reports of a training.
 
     ``train_board`` and ``val_board`` are its TensorBoard logs, which may be the same one.
     """
@@ -30,27 +29,18 @@ class Reports:
         self,
         events: EventLog,
         timeline: Timeline,
-        first_step: int,
         train_board: TensorBoardLog,
         val_board: TensorBoardLog,
     ) -> None:
         self.events = events
-        self._timeline, self._first_step = timeline, first_step
+        self._timeline = timeline
         self.train_board, self.val_board = train_board, val_board
-        self._started = time.monotonic()
         self._interval = ReportInterval(PROGRESS_SECONDS)
 
-    def start_clock(self) -> None:
-        """Estimate the remaining time from the steps taken from now on."""
-        self._started = time.monotonic()
-
-    def progress(self, step: int, doing: str, now: bool = False) -> None:
+    def progress(self, step: int, doing: str, seconds_left: float | None = None, now: bool = False) -> None:
         """Report that the training is ``doing`` something after ``step`` steps; rarely, unless ``now``."""
-        if not self._interval.is_due(now):
-            return
-        total, done = self._timeline.total_steps, step - self._first_step
-        left = (time.monotonic() - self._started) * (total - step) / done if done else None
-        self.events.append(Progressed(round(step / total, 6), left, doing))
+        if self._interval.is_due(now):
+            self.events.append(Progressed(round(step / self._timeline.total_steps, 6), seconds_left, doing))
 
     def training(self, rows: Sequence[Measured]) -> None:
         """Report rows of training metrics."""
@@ -80,7 +70,6 @@ def opened(
     events: EventLog,
     timeline: Timeline,
     *,
-    first_step: int,
     resumed_after: int | None,
     validates: bool,
     is_silent: bool = False,
@@ -96,4 +85,4 @@ def opened(
         val_board = train_board
         if validates:
             val_board = stack.enter_context(TensorBoardLog(folder / "val", resumed_after, is_silent))
-        yield Reports(events, timeline, first_step, train_board, val_board)
+        yield Reports(events, timeline, train_board, val_board)

@@ -23,6 +23,8 @@ from digits.core.recipe import Solver
 from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.core.splits import Split
 from digits.data.manifest import Manifest
+from digits.kinds.advice import training_time
+from digits.kinds.standard_networks import of_text
 from digits.worker import network_loader
 from digits.worker.compat.half_precision import reason_for_float32
 from digits.worker.failure import UserFault, describe, in_a_sentence
@@ -328,6 +330,12 @@ def _head_steps(resources: Resources) -> int:
         Warned(f"The pretrained layers are not trained, because {reason}: the head is trained in all epochs.")
     )
     return total
+
+
+def head_share(resources: Resources) -> float:
+    """Return the expected time of a step that trains the head, as a share of one that trains all layers."""
+    standard = of_text((resources.job_folder / resources.recipe.network).read_text("utf-8", "replace"))
+    return training_time.head_share(standard.id if standard else "")
 
 
 def learning_rate(resources: Resources, head_steps: int = 0) -> LearningRate | TwoPhaseRate:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,46 @@ class Pace:
         fitting = int(CALL_SECONDS * steps / max(seconds, 1e-6))
         # The first calls include one-time costs, so approach the target gradually.
         self.steps = max(1, min(fitting, 8 * self.steps, self.limit))
+
+
+@dataclass
+class TimeLeft:
+    """Estimates how long the rest of a training takes, from the steps and the pauses between them since ``first_step``.
+
+    The first ``head_steps`` of ``total_steps`` train only the head: the expected time of one of them is the
+    ``head_share`` of a later step, until both have been measured.
+    """
+
+    first_step: int
+    total_steps: int
+    head_steps: int = 0
+    head_share: float = 1.0
+    _of_head: list[float] = field(default_factory=lambda: [0.0, 0.0])  # the measured steps and their seconds
+    _later: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    _paused: float = 0.0
+    _paused_at: int = 0
+
+    def stepped(self, step: int, count: int, seconds: float) -> None:
+        """Note that ``count`` steps, up to ``step``, took ``seconds``."""
+        phase = self._of_head if step <= self.head_steps else self._later
+        phase[0], phase[1] = phase[0] + count, phase[1] + seconds
+
+    def paused(self, step: int, seconds: float) -> None:
+        """Note that validations and snapshots after ``step`` took ``seconds``. They are due at regular intervals."""
+        self._paused, self._paused_at = self._paused + seconds, step
+
+    def seconds(self, step: int) -> float | None:
+        """Return the estimate after ``step`` steps; None before any has been measured."""
+        head, every = (seconds / count if count else None for count, seconds in (self._of_head, self._later))
+        if every is None and head is not None:
+            every = head / self.head_share
+        if every is None:
+            return None
+        of_head = max(0, self.head_steps - step)
+        steps = of_head * (every * self.head_share if head is None else head)
+        steps += (self.total_steps - step - of_head) * every
+        done = self._paused_at - self.first_step
+        return steps + (self._paused / done * (self.total_steps - step) if done > 0 else 0.0)
 
 
 def max_steps(is_resident: bool, step_bytes: int) -> int:

@@ -37,6 +37,7 @@ from digits.worker.training.loop.timeline import (
     Milestone,
     Pace,
     Row,
+    TimeLeft,
     measuring_interval,
     next_measured,
 )
@@ -94,7 +95,6 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         resources.job_folder,
         resources.events,
         resources.timeline,
-        first_step=first_step,
         resumed_after=point.step if point else restarted,
         validates=resources.data.val is not None,
         is_silent=not gang.is_lead,
@@ -172,6 +172,9 @@ class Trainer:
         )
         self._validation = _validation(resources, steps)
         self._rows = MetricRows()
+        self._left = TimeLeft(
+            first_step, self._timeline.total_steps, steps.head_steps, setup.head_share(resources)
+        )
         self._pace = Pace(resources.max_steps_per_call)
         traces = job_folder / reporting.TENSORBOARD_FOLDER / "train"
         self._profiler = Profiler(traces, job_folder, self._recipe.traces_interval, first_step)
@@ -217,11 +220,10 @@ class Trainer:
         snapshots = self._upcoming(self._recipe.snapshot_interval, self._checkpoints.saved_step)
         if self._next_function.is_compiled:
             self._progress("Compiling a step", now=True)  # a minute or more for a large network
-        self._reports.start_clock()
         ended_early = self._reason_at_resume()
         while (validations or snapshots) and not ended_early:
             self._train_until(min(due[0].step for due in (validations, snapshots) if due))
-            epoch, is_due = self._timeline.epoch(self.step), False
+            epoch, is_due, began = self._timeline.epoch(self.step), False, time.monotonic()
             if validations and validations[0].step == self.step:
                 self._report(self._rows.cut())
                 epoch = validations.pop(0).epoch
@@ -234,6 +236,7 @@ class Trainer:
             if is_due or ended_early or is_best:
                 self._save_epoch(epoch, is_last=bool(ended_early) or self._is_last_step)
             self._write_histograms()
+            self._left.paused(self.step, time.monotonic() - began)
         if ended_early:
             log.info(ended_early)
         self._progress("", now=True)
@@ -291,9 +294,10 @@ class Trainer:
             before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
             is_extended = is_extended or before_measured == 0
             counts.append(max(1, before_measured))
-        # The first step and the first one with pictures or statistics also build their graphs, and steps with
-        # pictures compute more: do not count their time.
-        is_representative = self.step > self._first_step and not self._wants_pictures
+        # The first step of a phase and the first one with pictures or statistics also build their graphs, and steps
+        # with pictures compute more: do not count their time.
+        is_first = self.step in (self._first_step, self._steps.head_steps)
+        is_representative = not is_first and not self._wants_pictures
         return Call(
             min(counts),
             is_extended,
@@ -315,6 +319,7 @@ class Trainer:
         seconds = time.monotonic() - began
         if call.is_representative:
             stopping.reserve("a call of steps", seconds)
+            self._left.stepped(self.step, len(metrics), seconds)
             self._stepped, self._waited = self._stepped + seconds, self._waited + self._gang.waited - waited
         if not call.is_extended:
             self._pace.update(len(metrics), seconds)
@@ -435,7 +440,7 @@ class Trainer:
             self._reports.val_board.spreads(self.step, self._steps.activations.spreads())
 
     def _progress(self, doing: str, now: bool = False) -> None:
-        self._reports.progress(self.step, doing, now)
+        self._reports.progress(self.step, doing, self._left.seconds(self.step), now)
 
     # Checkpoints
 

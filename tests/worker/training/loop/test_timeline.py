@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from digits.worker.training.loop import timeline
-from digits.worker.training.loop.timeline import MetricRows, Milestone, Pace, Timeline, ends_row
+from digits.worker.training.loop.timeline import MetricRows, Milestone, Pace, TimeLeft, Timeline, ends_row
 
 NAMES = ["loss", "odd"]
 
@@ -20,6 +20,22 @@ def test_the_steps_of_a_training_are_rounded_up() -> None:
     assert Timeline(2, 8).total_steps == 16
     assert Timeline(0.5, 7.5).total_steps == 4
     assert Timeline(3, 0.1 + 0.2).total_steps == 1
+
+
+def test_the_time_left_counts_both_phases_and_the_validations() -> None:
+    left = TimeLeft(first_step=0, total_steps=100, head_steps=20, head_share=0.25)
+    assert left.seconds(1) is None
+    left.stepped(step=10, count=5, seconds=5.0)
+    assert left.seconds(10) == pytest.approx(
+        10 * 1 + 80 * 4
+    )  # a later step is expected to take four times as long
+    left.paused(step=10, seconds=3.0)
+    assert left.seconds(10) == pytest.approx(10 * 1 + 80 * 4 + 27)
+    left.stepped(step=22, count=1, seconds=2.0)
+    assert left.seconds(22) == pytest.approx(78 * 2 + 0.3 * 78)
+    resumed = TimeLeft(first_step=60, total_steps=100, head_steps=20, head_share=0.25)
+    resumed.stepped(step=70, count=5, seconds=5.0)
+    assert resumed.seconds(70) == pytest.approx(30)
 
 
 def test_milestones_never_exceed_the_epochs_of_the_training() -> None:
