@@ -28,6 +28,7 @@ export function startEditing(box, dialog) {
   const bar = () => box.querySelector('#edit-bar');
   const chosen = () => Number(box.querySelector('#edit-label').value);
   const name = (index) => names[index] ?? index;
+  const isKeyed = form === 'class' && names.length <= CLASS_KEYS.length;
 
   function describe({ exclude, label, labels = {}, numbers = {}, split }) {
     if (exclude) return 'Excluded';
@@ -45,6 +46,7 @@ export function startEditing(box, dialog) {
     toggle.hidden = false;
     toggle.setAttribute('aria-pressed', String(isOn));
     bar().hidden = !isOn;
+    if (isKeyed && box.querySelector('#edit-label')) drawClasses();
     box.classList.toggle('is-editing', isOn);
     for (const item of items()) {
       const link = item.querySelector(CHOICE);
@@ -73,6 +75,16 @@ export function startEditing(box, dialog) {
     drawPanel();
   }
 
+  /** Replaces the choice of a class by buttons that show the keys. */
+  function drawClasses() {
+    const buttons = names.map((text, index) => {
+      const made = keyButton(CLASS_KEYS[index], text, () => change({ label: index }));
+      made.dataset.needsSelection = '';
+      return made;
+    });
+    box.querySelector('#edit-classes').replaceChildren(element('span', 'small', 'Relabel as'), ...buttons);
+  }
+
   // The changes of the enlarged image
 
   /** Whether the enlarged image has the class or label `index`, with its change. */
@@ -97,17 +109,11 @@ export function startEditing(box, dialog) {
     panel.hidden = !enlarged;
     if (!enlarged) return;
     const pending = edits.changes[enlarged.record];
-    const withKey = (key, words, act, isPressed) => {
-      const made = button('button button-small', '', act);
-      made.append(key ? element('kbd', '', key.toUpperCase()) : '', element('bdi', 'clipped', words));
-      if (isPressed !== undefined) made.setAttribute('aria-pressed', String(isPressed));
-      return made;
-    };
     const hasFocus = panel.contains(document.activeElement) ? [...panel.querySelectorAll('button')].indexOf(document.activeElement) : -1;
-    const classes = form === 'class' || form === 'labels' ? names.map((text, index) => withKey(CLASS_KEYS[index], index === suggestions.get(enlarged.record) ? `${text} (suggested)` : text, () => toggleClass(index), has(index))) : [];
+    const classes = form === 'class' || form === 'labels' ? names.map((text, index) => keyButton(CLASS_KEYS[index], index === suggestions.get(enlarged.record) ? `${text} (suggested)` : text, () => toggleClass(index), has(index))) : [];
     panel.replaceChildren(
       element('div', { class: 'class-keys row scroll', role: 'group', 'aria-label': form === 'labels' ? 'Labels' : 'Class' }, ...classes),
-      element('div', 'row', withKey('x', 'Exclude', panelActions.x, Boolean(pending?.exclude)), pending ? withKey('u', 'Undo', panelActions.u) : ''),
+      element('div', 'row', keyButton('x', 'Exclude', panelActions.x, Boolean(pending?.exclude)), pending ? keyButton('u', 'Undo', panelActions.u) : ''),
       element('p', { class: 'small muted', role: 'status' }, pending ? `Change for a new version: ${describe(pending)}` : ''),
     );
     panel.querySelectorAll('button')[hasFocus]?.focus();
@@ -189,21 +195,18 @@ export function startEditing(box, dialog) {
       window.location.assign(save.href);
     }
   });
-  box.addEventListener('keydown', (event) => {
+  // The keys change the selected images, or the focused one.
+  document.addEventListener('keydown', (event) => {
     if (event.target.id === 'edit-number' && event.key === 'Enter') box.querySelector('[data-edit="set"]').click();
-    const item = isOn && event.target.closest(CHOICE)?.closest('[data-record]');
-    if (!item || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (!isOn || dialog.open || event.ctrlKey || event.metaKey || event.altKey || event.target.closest('input, select')) return;
+    const focused = event.target.closest(CHOICE)?.closest('[data-record]')?.dataset.record;
+    const records = selected.size ? [...selected] : focused ? [focused] : [];
     const index = CLASS_KEYS.indexOf(event.key);
-    if (event.key === ' ') {
+    if (event.key === ' ' && focused) {
       event.preventDefault();
-      toggle(item, event.shiftKey);
-    } else if (event.key === 'x') {
-      selected.add(item.dataset.record);
-      actions.exclude();
-    } else if (form === 'class' && index >= 0 && index < names.length) {
-      selected.add(item.dataset.record);
-      change({ label: index });
-    }
+      toggle(event.target.closest('[data-record]'), event.shiftKey);
+    } else if (event.key === 'x') change({ exclude: true }, records);
+    else if (form === 'class' && index >= 0 && index < names.length) change({ label: index }, records);
   });
   selectByDragging(box, () => isOn, (chosenItems) => {
     for (const { dataset } of chosenItems) selected.add(dataset.record);
@@ -232,6 +235,14 @@ export function startEditing(box, dialog) {
       return true;
     },
   };
+}
+
+/** A button that shows its key. */
+function keyButton(key, words, act, isPressed) {
+  const made = button('button button-small', '', act);
+  made.append(key ? element('kbd', '', key.toUpperCase()) : '', element('bdi', 'clipped', words));
+  if (isPressed !== undefined) made.setAttribute('aria-pressed', String(isPressed));
+  return made;
 }
 
 /** Calls `select` with the records in the rectangle that a mouse draws over the gallery in `box`. */
