@@ -62,9 +62,10 @@ class Metric:
             object.__setattr__(self, "word", self.title.lower() if is_word else self.title)
 
     def format(self, value: float) -> str:
-        """Format a value, such as ``93.3%``, ``31.2 dB`` or ``0.931``."""
+        """Format a value, such as ``93.3%``, ``31.2 dB`` or ``0.931``. Only all is ``100.0%``."""
         if self.unit == "%":
-            return f"{100 * value:.1f}%"
+            decimals = 1 if value >= 1 else next((n for n in (1, 2, 3) if round(100 * value, n) < 100), 4)
+            return f"{100 * value:.{decimals}f}%"
         return " ".join(filter(None, (format_number(value), self.unit)))
 
     @property

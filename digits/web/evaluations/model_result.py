@@ -18,9 +18,10 @@ from digits.data.manifest import Manifest
 from digits.data.models import evaluation as evaluations
 from digits.data.models.evaluation import Evaluation
 from digits.data.sources.plan import count_of
-from digits.kinds.advice.verdict import Action, ClassScore, Outcome, Verdict, judge
+from digits.kinds.advice.verdict import ClassScore, Outcome, Verdict, judge
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
+from digits.kinds.versions.additions import takes_images
 from digits.kinds.views import Views
 from digits.web.evaluations.choices import records_url
 from digits.web.evaluations.parts import EvaluatedRecords, interval_words
@@ -142,14 +143,14 @@ def panel(job: ModelJob) -> Panel | None:
         return None
     data, manifest, evaluated = result.data, result.manifest, result.evaluation
     if evaluated is None:
-        return Panel(result, _remedy(job, data, result.verdict.action, ""))
+        return Panel(result, _remedy(job, result, ""))
     review = records_url(job, evaluated, data.data_kind, data.id)
     names, records = evaluated.names(manifest.target.names), EvaluatedRecords(job, evaluated)
     is_drawn = len(names) <= MAX_CLASSES and evaluated.records <= MAX_DRAWN_RECORDS
     matrix = in_thread(records.matrix) if is_drawn else None
     return Panel(
         result,
-        _remedy(job, data, result.verdict.action, review),
+        _remedy(job, result, review),
         names,
         _scores(evaluated, manifest, serializers.job_views(job))[:MAX_CLASSES],
         review,
@@ -202,7 +203,8 @@ def _weakest(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]
     return ClassScore(name, score, sum(item[0] for item in scores) / len(scores), _WORDS[views.class_score])
 
 
-def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Remedy:
+def _remedy(job: ModelJob, result: Result, review: str) -> Remedy:
+    data, action = result.data, result.verdict.action
     clone, kind = url_for("jobs.clone", job_id=job.id), serializers.kind_of(job)
     if action == "use":
         return Remedy("#try")
@@ -214,6 +216,11 @@ def _remedy(job: ModelJob, data: DatasetJob, action: Action, review: str) -> Rem
         hint = f"“{job.name}” continues where it ended, with all of its settings."
         label = f"Train {count_of(more, 'more epoch')}"
         return Remedy(url_for("models.resume", job_id=job.id), hint, label, {"more_epochs": more})
+    if action == "more_images" and takes_images(result.manifest):
+        weakest = result.outcome.weakest
+        wanted: dict[str, Any] = {"class": weakest.name} if weakest and weakest.is_far_below else {}
+        url = url_for("versions.add", job_id=data.id, **wanted)
+        return Remedy(url, "They become the next version of the dataset.")
     if action == "more_images":
         hint = f"Add them where those of “{data.name}” are, then create the dataset again."
         return Remedy(url_for("datasets.new", kind=data.data_kind, clone=data.id), hint)

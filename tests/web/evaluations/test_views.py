@@ -15,7 +15,7 @@ from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob
 from digits.data.models import evaluation as evaluations
 from digits.kinds import kind_named
-from digits.kinds.advice.verdict import Verdict
+from digits.kinds.advice.verdict import ClassScore, Verdict
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import ACCURACY
 from digits.runtime.executors.executor import place
@@ -114,6 +114,22 @@ def test_a_training_that_was_too_short_continues_with_one_click(
     page = site.get(f"/models/{model}").text
     (form,) = re.findall(rf'<form method="post" action="/models/{model}/resume">(.*?)</form>', page)
     assert 'name="more_epochs" value="5"' in form and "Train 5 more epochs</button>" in form
+
+
+def test_images_of_the_weakest_class_are_added_to_the_dataset(
+    site: Site, dataset: str, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = site.services.store.get(dataset, DatasetJob).manifest()
+    assert manifest
+    name = manifest.target.names[-1]
+    few = Verdict("fair", "Fair", "", "more_images", f"Get more images of “{name}”")
+    weak = ClassScore(name, 0.2, 0.9, "recall")
+    monkeypatch.setattr(model_result, "judge", lambda outcome: few)
+    monkeypatch.setattr(model_result, "_weakest", lambda *_: weak)
+    page = site.get(f"/models/{model}").text
+    assert f'href="/datasets/{dataset}/add?class={name}"' in page
+    form = site.get(f"/datasets/{dataset}/add?class={name}").text
+    assert re.search(rf'<option selected value="{name}"|<option value="{name}" selected', form)
 
 
 def test_each_cell_of_the_matrix_opens_its_images(site: Site, model: str) -> None:
