@@ -1,4 +1,4 @@
-# ResNet-50: the common reference for photos; slow without a GPU. Fifty layers.
+# ResNet-50: the common reference for photos; slow without a GPU.
 #
 # Designed for 224x224 color, random crops from 256x256; at least 32x32. 25,636,712 parameters for 1000
 # classes, 53,120 of them moving averages.

@@ -132,6 +132,20 @@ def _missing_package(error: BaseException, line: int) -> UserFault | None:
     return None
 
 
+# Names that programs for Keras and TensorFlow define, and where a network has their values.
+_SPLITS = r"train(?:ing)?|test|val|valid(?:ation)?"
+_OF_DIGITS = (
+    (
+        rf"(?:x|y|images?|labels?)(?:_(?:{_SPLITS}))?|(?:{_SPLITS})_(?:x|y|images|labels|data|ds|dataset|generator)",
+        "DIGITS feeds the network: take the images from self.x and the labels from self.y.",
+    ),
+    (r"n(?:um|b)?_?classes", "The number of classes is self.nclasses."),
+    (r"(?:input|image|img)_shape", "The shape of an image is self.input_shape."),
+    (r"(?:is_)?training", "Use self.is_training."),
+    (r"(?:n_|num_)?epochs|batch_size|learning_rate", "Set it in the form, or assign it in the network."),
+)
+
+
 def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
     name = getattr(error, "name", None)
     if not name or line is None:
@@ -142,6 +156,8 @@ def _unknown_name(error: NameError, line: int | None) -> UserFault | None:
         )
     if statement := packages.statement_for(name, name in user_text.names_with_attributes(line)):
         return UserFault(f"{name} is used but not imported.", statement)
+    if hint := next((hint for names, hint in _OF_DIGITS if re.fullmatch(names, name, re.IGNORECASE)), ""):
+        return UserFault(f"NameError: {error}", hint)
     near = difflib.get_close_matches(name, _values_near(error), 1, 0.8)
     return UserFault(f"NameError: {error}", f"Did you mean {near[0]}?") if near else None
 

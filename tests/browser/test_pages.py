@@ -28,3 +28,22 @@ def test_a_page_opens_in_dark_colors(page: Page):
     page.goto("/")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")
     expect(page.locator("h1").first).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/datasets/images/classification/new", "folder_train"),
+        ("/models/images/classification/new", "dataset"),
+    ],
+)
+def test_the_first_field_of_a_form_is_a_few_keys_away(page: Page, dataset, path: str, field: str):
+    page.goto(path)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the form")).to_be_focused()
+    page.keyboard.press("Enter")
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.name") == field:
+            break
+    expect(page.locator(f'[name="{field}"]')).to_be_focused()

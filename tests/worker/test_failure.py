@@ -223,6 +223,10 @@ def test_too_many_arguments_are_not_reported_as_a_missing_self() -> None:
         ("torch.zeros(3)", "Use a network for TensorFlow."),
         ("token + 1", "Check the spelling"),  # also the name of a standard module
         ("learning_rat", "Did you mean learning_rate?"),
+        ("x_train.shape", "DIGITS feeds the network: take the images from self.x"),
+        ("train_images / 255", "DIGITS feeds the network: take the images from self.x"),
+        ("num_classes", "The number of classes is self.nclasses."),
+        ("BATCH_SIZE", "Set it in the form"),
     ],
 )
 def test_an_undefined_name_gets_a_hint(line: str, hint: str) -> None:

@@ -105,7 +105,7 @@ def _weights(network: Network, available: Resources) -> str:
     """Return whether the ImageNet weights of ``network`` are on this server; "" if there are none, or none are used."""
     if not network.pretrained or not available.weights:
         return ""
-    download = f"weights: {CATALOG[network.pretrained].full.megabytes} MB to download"
+    download = f"{CATALOG[network.pretrained].full.megabytes} MB of weights to download"
     return {
         "at hand": "weights on this server",
         "unknown": download,
