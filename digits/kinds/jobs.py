@@ -122,8 +122,11 @@ JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (Data
 def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
     """Return the name and latest value of the model's main metric.
 
-    This is an accuracy, which networks of any kind can report, or else that of the dataset's kind, or the loss.
+    This is an accuracy, which networks of any kind can report, or else that of the dataset's kind, or the loss. A
+    training that failed has none.
     """
+    if model.status is Status.ERROR:
+        return None
     accuracy = model.summary.last_accuracy
     if accuracy is not None:
         return ACCURACY.name, accuracy / 100

@@ -3,6 +3,7 @@
 
 import { formData, request } from './http.js';
 import { refreshParts } from './refresh.js';
+import { reveal } from './reveal.js';
 import { forget, store, stored } from './storage.js';
 
 const SAVE_MILLISECONDS = 700;

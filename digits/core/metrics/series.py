@@ -213,9 +213,14 @@ class Metrics(Struct):
         stride = max(1, math.ceil(len(finite) / MAX_SPARKLINE_POINTS))
         return [float(f"{value:.4g}") for value in finite[::stride]]
 
+    @property
+    def _latest(self) -> tuple[Series, ...]:
+        """The stages whose latest values stand for the model: none until the first validation after the start."""
+        return () if self.val.steps and not self.val.steps[-1] else (self.val, self.train)
+
     def last_values(self) -> dict[str, float]:
         """Return the latest finite value of each validation metric, or of each training metric without validation."""
-        series = self.val if self.val.steps else self.train
+        series = next((stage for stage in self._latest if stage.steps), Series())
         latest = ((name, series.last(name)) for name in list(series.values)[:MAX_SUMMARIZED])
         return {name: value for name, value in latest if value is not None}
 
@@ -232,7 +237,7 @@ class Metrics(Struct):
 
     def last_accuracy(self) -> float | None:
         """Return the latest accuracy in percent: of the validation, or of the training without validation."""
-        for series in (self.val, self.train):
+        for series in self._latest:
             for name in series.values:
                 value = series.last(name) if _ACCURACY.search(name) else None
                 if value is not None and math.isfinite(100 * value):

@@ -227,11 +227,11 @@ def _detail(job: Job) -> str:
 
 def metric_words(job: Job) -> str:
     """Format the latest value of a model's main metric, such as ``Accuracy 93.2%``, or return an empty string."""
-    accuracy = job.summary.last_accuracy
-    if accuracy is not None:
-        return f"Accuracy {accuracy:.1f}%"
-    metric = last_metric(job, _dataset_of(job))
-    return job_views(job).describe_metric(*metric) if metric else ""
+    found = last_metric(job, _dataset_of(job))
+    if found is None:
+        return ""
+    metric = job_views(job).metric(found[0])
+    return f"{metric.title} {metric.format(found[1])}"
 
 
 def failure_message(job: Job) -> str | None:

@@ -19,6 +19,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data import number_text
 from digits.data.images import images
+from digits.data.models import evaluation
 from digits.data.numbers import parse_number
 from digits.kinds import Kind
 from digits.kinds.builtin_views.gan.view import GenerationOptions
@@ -155,11 +156,11 @@ def quoted_cell(text: str) -> str:
 def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Response:
     """Render a prediction as a page, or the part of a page that shows it, with more ``context``."""
     prediction = recent.prediction
-    own_views = views_of(choice.kind)
+    own_views, job = views_of(choice.kind), services().store.get(recent.job_id, ModelJob)
     return render(
         "prediction.html",
         part="_prediction.html",
-        job=serializers.row(services().store.get(recent.job_id, ModelJob)),
+        job=serializers.row(job),
         partial=choice.template,
         title=own_views.infer_title,
         choice=choice,
@@ -171,8 +172,15 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Res
         predictions=prediction.predictions,
         picture=prediction.picture if own_views.draws_on_image or choice.view else None,
         shown=choice.context(prediction),
+        best_threshold=_best_threshold(job) if own_views.draws_on_image else None,
         **context,
     )
+
+
+def _best_threshold(job: ModelJob) -> float | None:
+    """Return the score from which on detections count in the evaluation of a model; None without one."""
+    details = (item.details for item in in_thread(evaluation.load_all, job.folder))
+    return next((each["detections"]["best"] for each in details if "detections" in each), None)
 
 
 @blueprint.post("/models/<kind:kind>/generate.json")

@@ -147,6 +147,15 @@ def test_a_metric_that_first_appears_later_is_aligned() -> None:
     assert metrics.as_json()["val"]["values"] == {"accuracy": [None]}
 
 
+def test_the_latest_values_do_not_include_those_before_the_training() -> None:
+    metrics = Metrics()
+    metrics.add(Measured("val", 0, 0.0, {"accuracy": 0.1}))
+    metrics.add(Measured("train", 1, 0.1, {"accuracy": 0.9}))
+    assert (metrics.last_accuracy(), metrics.last_values()) == (None, {})
+    metrics.add(Measured("val", 2, 0.2, {"accuracy": 0.8}))
+    assert (metrics.last_accuracy(), metrics.last_values()) == (80.0, {"accuracy": 0.8})
+
+
 def test_a_metric_missing_from_the_last_rows_is_padded_for_charts() -> None:
     metrics = Metrics()
     metrics.add(Measured("train", 1, 0.1, {"loss": 1.0, "accuracy": 0.5}))

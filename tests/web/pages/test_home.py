@@ -105,8 +105,13 @@ def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> Non
 def test_a_row_names_its_metric_and_its_dataset_once(site: Site) -> None:
     parent = dataset(site)
     model(site, parent, "LeNet on bars", 93.25)
+    failed = model(site, parent, "failed on bars", 13.9)
+    failed.tasks = [Task(name="task", title="Task")]
+    for status in (Status.RUN, Status.ERROR):
+        failed.tasks[0].move(status)
+    failed.update_status()
     assert "on <bdi>bars</bdi>" not in (page := site.get("/").text)
-    assert "Accuracy 93.2%" in page
+    assert "Accuracy 93.2%" in page and "13.9" not in page
     model(site, parent, "crowbars")
     assert site.get("/").text.count("on <bdi>bars</bdi>") == 1
 
@@ -134,7 +139,7 @@ def test_models_of_other_kinds_show_and_are_sorted_by_their_own_metric(site: Sit
     assert names(site, "sort=last_accuracy")[:4] == ["best", "middle", "encoder", "new"]
     assert names(site, "sort=last_accuracy&dir=asc")[:4] == ["encoder", "middle", "best", "new"]
     page = site.get("/").text
-    assert "R² 0.931" in page and "R² 0.5" in page and "loss 0.125" in page
+    assert "R² 0.931" in page and "R² 0.5" in page and "Loss 0.125" in page
 
 
 def test_a_metric_that_is_declared_to_be_better_lower_is_sorted_that_way(
