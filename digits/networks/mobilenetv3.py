@@ -1,7 +1,7 @@
 # MobileNetV3: the fastest on photos, also on mobile phones.
 #
-# The large variant. Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for
-# 1000 classes, 24,400 of them moving averages.
+# Designed for 224x224 color, random crops from 256x256; at least 32x32. 5,507,432 parameters for 1000
+# classes, 24,400 of them moving averages. The large variant of the paper.
 # Recommended settings: RMSProp with momentum 0.9 and decay 0.9, learning rate 0.002 falling by 10% every
 # 2% of 100 epochs, batches of 64, no mean subtraction (the network normalizes its input), crop 224,
 # random horizontal flips.
