@@ -161,6 +161,25 @@ def test_folders_beside_the_training_folder_are_used(
         expect(page.locator("#dataset-summary")).to_contain_text(f"{split_title[split]} images12")
 
 
+def test_a_source_of_another_kind_is_one_link_away(page: Page, server: ServerProcess) -> None:
+    folder = server.data / "with-masks"
+    for name, mode in {"images": "RGB", "masks": "L"}.items():
+        (folder / name).mkdir(parents=True)
+        for number in range(6):
+            Image.new(mode, (16, 16), number % 2).save(folder / name / f"{number}.png")
+    page.goto("/datasets/images/classification/new")
+    page.locator('[name="folder_train"]').fill(str(folder))
+    page.locator('[name="folder_train"]').blur()
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("The folders images and masks in")
+    expect(page.get_by_role("button", name="Create dataset")).to_be_disabled()
+    check_accessibility(page)
+    findings.get_by_role("link", name="Semantic segmentation").click()
+    expect(page.locator('[name="feature_folder"]')).to_have_value(str(folder))
+    expect(findings).to_contain_text("6 images with label images.")
+    expect(page.get_by_role("button", name="Create dataset")).to_be_enabled()
+
+
 def test_a_table_is_summarized(page: Page, server: ServerProcess) -> None:
     folder = bars(server.data / "with-table")
     rows = [f"left/0{number}.png,{number / 2},steel" for number in range(8)]

@@ -13,11 +13,13 @@ from pathlib import Path
 
 from digits.core.splits import SPLITS
 from digits.data.records.shards import check_shards, files_at, is_pattern
-from digits.data.sources.declared_splits import named_splits, split_named, split_of
+from digits.data.sources.declared_splits import affixed_splits, named_splits, split_named, split_of
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 
 METADATA = ("metadata.csv", "metadata.jsonl")
 PARQUET = ".parquet"
+TABLES = (".csv", ".tsv", ".jsonl")
+MAX_HEAD_BYTES = 1 << 16
 
 
 @dataclass
@@ -45,10 +47,19 @@ class Contents:
         return f"Parquet: {describe_files(self.tables)}."
 
     def need_tables(self) -> None:
-        """Use the only CSV or JSON Lines file of the folder if no others list the images; raises UnusableSource."""
-        only = [path for path in self.root.glob("*") if path.suffix.lower() in (".csv", ".tsv", ".jsonl")]
-        if not self.tables and len(only) == 1:
-            self.tables = {"train": only}
+        """Use the CSV or JSON Lines files of the folder if no others list the images; raises UnusableSource.
+
+        There is only one, or there is one for each split, such as ``train.csv`` and ``test.csv``.
+        """
+        if self.tables:
+            return
+        found = sorted(path for path in self.root.glob("*") if path.suffix.lower() in TABLES)
+        self.tables = {"train": found} if len(found) == 1 else _tables_of_splits(found)
+        if found and not self.tables:
+            raise UnusableSource(
+                f"{show(str(self.root))} contains several tables: {listed(path.name for path in found)}.",
+                "Enter the path of one of them.",
+            )
         if not self.tables:
             raise UnusableSource(
                 f"{show(str(self.root))} contains no Parquet files and neither {METADATA[0]} nor {METADATA[1]}.",
@@ -68,6 +79,25 @@ def find(path: str | Path) -> Contents:
     contents.folders = {name: contents.folders[name] for name in SPLITS if name in contents.folders}
     contents.tables = {name: contents.tables[name] for name in SPLITS if name in contents.tables}
     return contents
+
+
+def _tables_of_splits(tables: list[Path]) -> dict[str, list[Path]]:
+    """Return the ``tables`` named after splits whose first line is that of the training table."""
+    groups = [*affixed_splits(path.stem for path in tables).values()]
+    if len(groups) != 1:
+        return {}
+    splits = {
+        split: next(path for path in tables if path.stem == stem) for split, (stem, *_) in groups[0].items()
+    }
+    head = _header(splits["train"])
+    return {split: [path] for split, path in splits.items() if _header(path) == head}
+
+
+def _header(path: Path) -> bytes:
+    if path.suffix.lower() == ".jsonl":
+        return b""
+    with open(path, "rb") as file:
+        return file.readline(MAX_HEAD_BYTES).rstrip()
 
 
 def describe_files(splits: dict[str, list[Path]]) -> str:

@@ -369,6 +369,11 @@ def need_two_classes(scan: Scan, kept: list[ClassFolder], warnings: list[str]) -
 
 def _without_images(scan: Scan) -> UnusableSource:
     root = show(str(scan.root))
+    if scan.loose and scan.by_name:
+        return UnusableSource(
+            f"The names of the {count_of(scan.loose, 'image')} in {root} contain no classes.",
+            "Expected names such as cat_1.jpg and dog_2.jpg.",
+        )
     if scan.loose:
         return UnusableSource(
             f"No folders with images found in {root}, but {count_of(scan.loose, 'image')} directly in it.",

@@ -12,6 +12,7 @@ from typing import Any
 from digits.core.errors import BadRequest
 from digits.core.splits import SPLITS
 from digits.data.images.lists import is_visible, need_an_image, visible_entries
+from digits.data.sources.class_folders import count_images, refuse_other_layouts
 from digits.data.sources.dataset_folder import METADATA, find
 from digits.data.sources.declared_splits import describe_splits, inner_root, named_splits, split_folders
 from digits.data.sources.named_classes import named_classes_in
@@ -78,6 +79,11 @@ class Folders(FormSource):
                 form[f"folder_{name}_min_per_class"].data = split.min_per_class
                 form[f"folder_{name}_max_per_class"].data = split.max_per_class
 
+    def complete(self, form: Any) -> None:
+        if not form.classes_from_names.data:
+            for folder in _folder_split(form, "train").folders:
+                refuse_other_layouts(Path(folder))
+
     def check(self, form: Any, recipe: CreateClassification) -> None:
         assert recipe.train is not None
         if recipe.classes_from_names:
@@ -87,7 +93,9 @@ class Folders(FormSource):
         for folder in recipe.train.folders:
             classes += [name for name in _subfolders(folder, enough=2) if name not in classes]
         if len(classes) < 2 and not (classes and recipe.one_class):
+            loose = count_images(recipe.train.folder)
             found = f"only “{classes[0]}”" if classes else "none"
+            found += f", and {loose} directly in it" if loose else ""
             if classes:
                 form.add_error(
                     "one_class",

@@ -248,7 +248,8 @@ def summarize(
                 summary.remedies.append(_enlarge(lost, recipe))
             if form.has_images:
                 with contextlib.suppress(OSError):
-                    add_records(summary, plan, recipe)
+                    if not add_records(summary, plan, recipe):
+                        errors = {form.source_field(): summary.problems[-1:]}
     return replace(summary, errors=errors, finished=True)
 
 
@@ -304,8 +305,11 @@ def _describe(plan: Plan, recipe: CreateDataset, notes: Sequence[str], progress:
         summary.set_bars(title, list(zip(plan.counted, totals, strict=True)))
 
 
-def add_records(summary: SourceSummary, plan: Plan, recipe: CreateDataset) -> None:
-    """Make the first records of the ``plan``, and add pictures of them and their problems to ``summary``."""
+def add_records(summary: SourceSummary, plan: Plan, recipe: CreateDataset) -> bool:
+    """Make the first records of the ``plan``, and add pictures of them and their problems to ``summary``.
+
+    Return whether there may be a usable one.
+    """
     plan.target = plan.target.sized(recipe.width, recipe.height)
     maker = RecordMaker(recipe, plan)
     total = plan.count_images() + sum(item.is_image for item in plan.unusable)
@@ -346,6 +350,7 @@ def add_records(summary: SourceSummary, plan: Plan, recipe: CreateDataset) -> No
     if total <= MAX_IMAGES_TRIED and total > count and count * 100 > total * recipe.max_unusable_percent:
         others = [remedy for remedy in summary.remedies if not remedy.stops]
         summary.remedies = [*others, _raise_limit(recipe.max_unusable_percent, enough_percent(count, total))]
+    return not causes.count or causes.count < tried or tried < total
 
 
 def _make(maker: RecordMaker, plan: Plan, split: SplitPlan, place: int) -> Any:

@@ -28,6 +28,7 @@ from digits.data.parallel import available_cores
 from digits.data.sources.plan import show
 from digits.kinds.advice.recommendation import Resources
 from digits.kinds.forms.dataset_recommendation import Advice, SourceFacts, recommend_dataset
+from digits.kinds.forms.other_kinds import recognize
 from digits.kinds.forms.summary import SourceSummary, Suggestion
 
 MEMORY_BYTES = 6 << 30
@@ -175,9 +176,13 @@ def _summarize(request: Request, send: Callable[[SourceSummary], None]) -> Sourc
 
     try:
         with _form(request) as form:
-            add(previews.summarize(form, add, partial(_advise, request, form)))
-    except DigitsError as error:
-        add(_refusal(error))
+            try:
+                last = previews.summarize(form, add, partial(_advise, request, form))
+            except DigitsError as error:
+                last = _refusal(error)
+            if last.refused or form.are_of_source(last.errors):
+                last.others = recognize(form, request.kind)
+            add(last)
     except MemoryError:
         if not (sent and sent[0].finished):
             add(SourceSummary(refused=_TOO_LARGE))

@@ -12,6 +12,7 @@ from typing import Any
 
 from digits.data.sources.plan import show
 from digits.kinds.forms.dataset_recommendation import Advice
+from digits.kinds.forms.other_kinds import OtherKind
 
 MAX_BARS = 12
 
@@ -42,7 +43,7 @@ class SourceSummary:
     The last summary also has what is known from planning the dataset: the first records as ``previews``, see
     `digits.kinds.forms.previews`, further suggestions as ``remedies``, the number of records as ``total``, those of
     each split as ``splits`` if the source declares them, the recommended values of fields as ``advice``, and the
-    ``errors`` of fields with which the dataset cannot be created.
+    ``errors`` of fields with which the dataset cannot be created, and the ``others`` that accept its source.
     """
 
     facts: list[str] = field(default_factory=list)
@@ -64,6 +65,7 @@ class SourceSummary:
     splits: dict[str, int] = field(default_factory=dict)
     advice: list[Advice] = field(default_factory=list)
     errors: dict[str, list[str]] = field(default_factory=dict)
+    others: list[OtherKind] = field(default_factory=list)
     refused: str = ""
     finished: bool = True
 

@@ -144,6 +144,9 @@ class Folders(FormSource):
         siblings = [] if folders else [*find_similar_folders(root, self._target_folders).items()]
         if len(siblings) == 1:
             folders = siblings[0]
+        if not folders and form.RECIPE.needs_targets:
+            pair = find_folders(root.parent, self._target_folders)
+            folders = pair if pair and pair[0] == root else None
         return folders if folders and all(map(form.meta.data_roots.contain, folders)) else None
 
     def find_beside(self, form: ImageDatasetForm[Any]) -> dict[str, Beside]:

@@ -10,6 +10,7 @@ from wtforms.validators import DataRequired
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
+from digits.data.sources.class_folders import refuse_other_layouts
 from digits.data.sources.plan import UnusableSource
 from digits.data.tables.tables import MAX_HEADER_BYTES
 from digits.kinds.forms.dataset import SharesForm, required_integer
@@ -36,6 +37,10 @@ class Pairs(FormSource):
     def fill(self, form: Any, recipe: CreatePairs) -> None:
         super().fill(form, recipe)
         omit_default_folder(form, dict(recipe.sources().values()))
+
+    def complete(self, form: Any) -> None:
+        if os.path.isdir(form.text_of(self.path)):
+            refuse_other_layouts(Path(form.text_of(self.path)))
 
     def check(self, form: Any, recipe: CreatePairs) -> None:
         sources = recipe.sources()

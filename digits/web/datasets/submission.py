@@ -12,19 +12,21 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
-from flask import render_template, request
+from flask import render_template, request, url_for
 from werkzeug.datastructures import MultiDict
 from wtforms import BooleanField, Field
 from wtforms.fields.choices import Choice
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.sources.causes import LIMIT_FIELD
+from digits.kinds import kind_named
 from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.dataset_recommendation import Advice
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.summary import SourceSummary, Suggestion
 from digits.web.security.usernames import login_name
 from digits.web.services import services
+from digits.web.services.upload_store import Upload
 
 # In ``own``: the fields have the settings of another dataset.
 EVERYTHING = "*"
@@ -176,13 +178,25 @@ class Submission:
     def has_source(self) -> bool:
         return bool(self.form.SOURCES) and (self.has_path or bool(self.found))
 
+    @property
+    def others(self) -> list[tuple[str, str]]:
+        """The titles and the URLs of the forms of other kinds that accept the source."""
+        found = []
+        for other in self.found.others if self.found else ():
+            values: dict[str, Any] = {**other.fields}
+            for path, upload in self._uploads.items():
+                if path in other.fields.values():
+                    values["upload"] = upload.id
+            found.append((other.title, url_for("datasets.new", kind=kind_named(other.kind), **values)))
+        return found
+
     @cached_property
-    def _uploads(self) -> dict[str, str]:
-        """The names of uploads by the paths in the fields."""
+    def _uploads(self) -> dict[str, Upload]:
+        """The uploads by the paths in the fields."""
         uploads = services().uploads.list(login_name(request))
         paths = [str(self.form[name].data or "").rstrip("/") for name in self.form.scanned_paths()]
         return {
-            path: upload.record.name
+            path: upload
             for path in paths
             for upload in uploads
             if upload.content and f"{path}/".startswith(f"{upload.content}/")
@@ -190,8 +204,8 @@ class Submission:
 
     def named(self, text: str) -> str:
         """Return ``text`` with the names of uploads instead of their paths."""
-        for path, name in self._uploads.items():
-            text = text.replace(path, name)
+        for path, upload in self._uploads.items():
+            text = text.replace(path, upload.record.name)
         return text
 
     # What the settings amount to

@@ -71,10 +71,11 @@ def new(kind: Kind) -> str:
     clone = request.args.get("clone")
     _clone_into(form, kind, clone)
     failure = find_dataset(clone).failure if clone else None
+    for name in request.args.keys() & form._fields.keys():
+        form[name].process(request.args)
     if upload_id := request.args.get("upload"):
         _upload_into(form, upload_id)
     if LIMIT_FIELD in request.args:  # the limit with which a failed dataset can be created
-        form[LIMIT_FIELD].process(request.args)
         failure = None  # that will not happen again
     return _form_page(kind, form, failure)
 

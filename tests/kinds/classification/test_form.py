@@ -192,4 +192,6 @@ def test_a_folder_without_classes_is_refused_with_the_source_of_its_table(
     Image.new("RGB", (8, 8)).save(forms.data / "1.png")
     (forms.data / name).write_text("file_name,label\n1.png,a\n")
     (error,) = forms.errors(folder_train=forms.data)["folder_train"]
-    assert error.endswith(f"{forms.data} has none.{' ' if advice else ''}{advice}")
+    assert error.endswith(
+        f"{forms.data} has none, and 1 image directly in it.{' ' if advice else ''}{advice}"
+    )

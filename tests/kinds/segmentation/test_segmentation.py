@@ -164,7 +164,7 @@ def test_masks_of_a_page_are_decoded_by_one_request_to_another_process(
 
 
 def test_errors_of_the_folders_belong_to_their_fields(forms: Forms) -> None:
-    images = write_squares(forms.data / "squares") / "images"
+    images = (write_squares(forms.data / "squares") / "images").rename(forms.data / "alone")
     colors = forms.data / "map.txt"
     colors.write_text("0 0\n")
     fields = {"feature_folder": images, "colormap_text_file": colors}
@@ -195,5 +195,6 @@ def test_the_source_is_summarized(forms: Forms) -> None:
         and "1.png: not an image" in problems
     )
     assert found.bars_title.startswith("Images per class") and found.bars[1][0] == "foreground"
-    alone = forms.summary(feature_folder=root / "images")
+    assert "Used: masks/." in forms.summary(feature_folder=root / "images").facts
+    alone = forms.summary(feature_folder=(root / "images").rename(forms.data / "alone"))
     assert "Enter the folder of label images" in alone.problems[0]

@@ -1,0 +1,87 @@
+"""Distinguish folders of classes from those of other layouts, by the names in the first entries of each."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from pathlib import Path
+
+from digits.data.images.endings import KNOWN_ENDINGS
+from digits.data.images.lists import is_visible
+from digits.data.sources.declared_splits import affixed_splits
+from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.sources.target_images import find_folders
+
+# Folders with targets of images, in lowercase.
+TARGET_FOLDERS = (
+    *("masks", "mask", "labels", "label", "annotations", "annotation", "segmentationclass", "annot", "gt"),
+    *("groundtruth", "ground_truth", "bboxes", "boxes"),
+)
+MAX_ENTRIES = 200
+
+
+def refuse_other_layouts(root: Path) -> None:
+    """Raise UnusableSource if the folders in ``root`` are images and their targets, or datasets, instead of classes."""
+    if pair := find_folders(root, TARGET_FOLDERS):
+        images, targets = (show(path.name) for path in pair)
+        raise UnusableSource(
+            f"The folders {images} and {targets} in {show(str(root))} are not classes: the second one describes the "
+            "images of the first one.",
+            "Create a dataset for segmentation or object detection from them.",
+        )
+    if found := find_datasets(root):
+        raise UnusableSource(
+            f"The folders in {show(str(root))} are not classes but datasets: {listed(found)}.",
+            "Enter the path of one of them.",
+        )
+
+
+def find_datasets(root: Path) -> list[str]:
+    """Return the names of the folders in ``root`` that are datasets, if at least half of them are, and several.
+
+    Folders of classes in folders can also be those of parts of classes, unless a folder beside them is a dataset.
+    """
+    folders = [Path(entry.path) for entry in _first(root) if entry.is_dir()]
+    if affixed_splits(path.name for path in folders):
+        return []
+    declared = [path.name for path in folders if _is_dataset(path)]
+    others = [path.name for path in folders if path.name not in declared and _has_classes(path)]
+    found = sorted([*declared, *others])
+    return found if declared and len(found) > 1 and 2 * len(found) >= len(folders) else []
+
+
+def count_images(folder: str) -> str:
+    """Return the number of images directly in ``folder`` in words, up to `MAX_ENTRIES`; empty if there is none."""
+    count = sum(map(_is_image, _first(folder)))
+    return (
+        (f"at least {count_of(count, 'image')}" if count == MAX_ENTRIES else count_of(count, "image"))
+        if count
+        else ""
+    )
+
+
+def _is_dataset(folder: Path) -> bool:
+    """Return whether ``folder`` contains those of splits, or of images and their targets."""
+    names = [entry.name for entry in _first(folder) if entry.is_dir()]
+    return bool(affixed_splits(names)) or find_folders(folder, TARGET_FOLDERS) is not None
+
+
+def _has_classes(folder: Path) -> bool:
+    """Return whether ``folder`` contains no images but several folders with some."""
+    entries = _first(folder)
+    if any(_is_image(entry) for entry in entries):
+        return False
+    folders = (entry.path for entry in entries if entry.is_dir())
+    with_images = (path for path in folders if any(_is_image(entry) for entry in _first(path)))
+    return len([*itertools.islice(with_images, 2)]) == 2
+
+
+def _is_image(entry: os.DirEntry[str]) -> bool:
+    return entry.name.lower().endswith(KNOWN_ENDINGS)
+
+
+def _first(folder: Path | str) -> list[os.DirEntry[str]]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return [entry for entry in itertools.islice(entries, MAX_ENTRIES) if is_visible(entry.name)]
+    return []
