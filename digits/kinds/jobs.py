@@ -18,8 +18,9 @@ from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 from digits.kinds import Kind, default_kind, kind_named
 from digits.kinds.recipes import build_recipe
+from digits.kinds.versions.additions import takes_images
 from digits.kinds.versions.versions import CreateVersion
-from digits.kinds.views import ACCURACY
+from digits.kinds.views import ACCURACY, views_of
 
 if TYPE_CHECKING:
     AnyRecipe = CreateDataset
@@ -77,6 +78,12 @@ class DatasetJob(Job, kw_only=True, eq=False):
             return self._loaded_manifest
         except UnreadableFile:
             return None
+
+    @property
+    def takes_images(self) -> bool:
+        """Whether a version can add images to the finished dataset."""
+        manifest = self.manifest()
+        return manifest is not None and views_of(self.data_kind).shows_images and takes_images(manifest)
 
     @property
     def damage(self) -> Failure | None:

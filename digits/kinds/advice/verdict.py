@@ -80,6 +80,12 @@ class Outcome:
         return (value - self.baseline.value) / span if span > 0 else None
 
     @property
+    def class_to_extend(self) -> str:
+        """The class that needs more records before the others; empty if none does."""
+        weakest = self.weakest
+        return weakest.name if weakest and weakest.is_far_below and not self.is_guessing else ""
+
+    @property
     def is_guessing(self) -> bool:
         """Whether the model is not known to be better than the baseline."""
         skill = self.skill(self.value)
@@ -290,12 +296,10 @@ def _is_wide(outcome: Outcome) -> bool:
 
 
 def _label(action: Action, outcome: Outcome) -> str:
-    weakest = outcome.weakest
-    if action == "more_images" and weakest and weakest.is_far_below and not outcome.is_guessing:
-        return f"Get more {outcome.noun}s of “{weakest.name}”"
+    of_class = f" of “{outcome.class_to_extend}”" if outcome.class_to_extend else ""
     return {
         "use": "Use it",
-        "more_images": f"Get more {outcome.noun}s",
+        "more_images": f"Get more {outcome.noun}s{of_class}",
         "fix_labels": f"Check {count_of(outcome.suspects, 'suspect label')}",
         "train_longer": "Train longer",
         "other_network": "Choose another network",

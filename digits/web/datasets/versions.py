@@ -40,7 +40,7 @@ from digits.kinds.forms.fields import (
 )
 from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions.additions import Additions, Beginning, NewImages, divide, find, takes_images
+from digits.kinds.versions.additions import Additions, Beginning, NewImages, divide, find
 from digits.kinds.versions.pending_edits import as_edits, remove_created
 from digits.kinds.versions.versions import (
     EDITS_FILE,
@@ -339,7 +339,7 @@ def _form(parent: DatasetJob, manifest: Manifest, given: Any, **values: Any) -> 
     names = manifest.target.names
     form.added_class.choices = choices(("", "By folder"), *zip(names, names, strict=True))
     unused = [] if has_images else [*inherited]
-    unused += [] if has_images and takes_images(manifest) else ["added_folder", "added_class", "added_split"]
+    unused += [] if parent.takes_images else ["added_folder", "added_class", "added_split"]
     for name in unused:
         del form[name]
     return form

@@ -21,7 +21,6 @@ from digits.data.sources.plan import count_of
 from digits.kinds.advice.verdict import ClassScore, Outcome, Verdict, judge
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
-from digits.kinds.versions.additions import takes_images
 from digits.kinds.views import Views
 from digits.web.evaluations.choices import records_url
 from digits.web.evaluations.parts import EvaluatedRecords, interval_words
@@ -216,10 +215,10 @@ def _remedy(job: ModelJob, result: Result, review: str) -> Remedy:
         hint = f"“{job.name}” continues where it ended, with all of its settings."
         label = f"Train {count_of(more, 'more epoch')}"
         return Remedy(url_for("models.resume", job_id=job.id), hint, label, {"more_epochs": more})
-    if action == "more_images" and takes_images(result.manifest):
-        weakest = result.outcome.weakest
-        wanted: dict[str, Any] = {"class": weakest.name} if weakest and weakest.is_far_below else {}
-        url = url_for("versions.add", job_id=data.id, **wanted)
+    if action == "more_images" and data.takes_images:
+        name = result.outcome.class_to_extend
+        lacking: dict[str, Any] = {"class": name} if name else {}
+        url = url_for("versions.add", job_id=data.id, **lacking)
         return Remedy(url, "They become the next version of the dataset.")
     if action == "more_images":
         hint = f"Add them where those of “{data.name}” are, then create the dataset again."

@@ -13,7 +13,6 @@ from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
 from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.versions.additions import takes_images
 from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
 from digits.web.datasets import serializers as dataset_serializers
@@ -68,7 +67,6 @@ def show(job_id: str) -> str:
         size=shown_size(job, manifest) if manifest is not None else None,
         legend=manifest.target.legend() if manifest is not None and len(manifest.target.names) > 1 else [],
         state=state,
-        takes_images=manifest is not None and views_of(job.data_kind).shows_images and takes_images(manifest),
         pending=pending_words(job) if manifest is not None else "",
         skipped_file=SKIPPED_FILE if (job.folder / SKIPPED_FILE).is_file() else "",
         changes=dataset_serializers.changes(job) if manifest is not None else [],
