@@ -28,7 +28,7 @@ import hashlib
 import io
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -68,6 +68,7 @@ _IMAGE_FEATURES = frozenset(
         "image/source/height image/source/mode"
     ).split()
 )
+_MAX_INT64 = (1 << 63) - 1
 _MEDIA_TYPES = {"png": "image/png", "jpeg": "image/jpeg"}
 
 
@@ -168,7 +169,7 @@ def encode_example(record: Record) -> bytes:
     # Concatenated messages are merged when they are parsed.
     return b"".join(
         (
-            serialize(_own_features(record)),
+            *_serialized_parts(_own_features(record)),
             _serialize_shared(record.format, record.height, record.width, record.channels),
             _serialize_source(record.source_size, record.source_mode),
         )
@@ -220,7 +221,66 @@ def _shared_features(format_name: str, height: int, width: int, channels: int) -
 
 
 def serialize(features: Features) -> bytes:
-    """Return an Example of ``features``; raises TypeError for a feature of mixed types."""
+    """Return an Example of ``features``."""
+    return b"".join(_serialized_parts(features))
+
+
+def _serialized_parts(features: Features) -> list[bytes]:
+    """Serialize an Example of ``features`` in parts, without copying images; single values without protobuf."""
+    parts: list[bytes] = [b""]
+    others: dict[str, Sequence[Any]] = {}
+    for name, values in features.items():
+        value = values[0] if len(values) == 1 else None
+        if type(value) is bytes:
+            parts += (_entry_head(name, len(value)), value)
+        elif type(value) is int and 0 <= value <= _MAX_INT64:
+            parts.append(_integer_entry(name, value))
+        else:
+            others[name] = values
+    if len(parts) > 1:
+        parts[0] = b"\n" + _varint(sum(map(len, parts)))
+    if others:
+        parts.append(_serialize_by_protobuf(others))
+    return parts
+
+
+@functools.lru_cache(maxsize=16384)
+def _entry_head(name: str, size: int) -> bytes:
+    """Serialize an entry of `Features` with a list of one string of ``size`` bytes, up to this string."""
+    head = b"\n" + _varint(size)
+    head = b"\n" + _varint(len(head) + size) + head
+    head = _key(name) + _varint(len(head) + size) + head
+    return b"\n" + _varint(len(head) + size) + head
+
+
+@functools.lru_cache(maxsize=4096)
+def _integer_entry(name: str, value: int) -> bytes:
+    """Serialize an entry of `Features` with a list of one integer."""
+    number = _varint(value)
+    numbers = b"\n" + _varint(len(number)) + number
+    feature = b"\x1a" + _varint(len(numbers)) + numbers
+    entry = _key(name) + _varint(len(feature)) + feature
+    return b"\n" + _varint(len(entry)) + entry
+
+
+@functools.lru_cache
+def _key(name: str) -> bytes:
+    """Serialize the key of an entry and the tag of its value."""
+    key = name.encode()
+    return b"\n" + _varint(len(key)) + key + b"\x12"
+
+
+@functools.lru_cache(maxsize=16384)
+def _varint(value: int) -> bytes:
+    parts = bytearray()
+    while value > 0x7F:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    parts.append(value)
+    return bytes(parts)
+
+
+def _serialize_by_protobuf(features: Mapping[str, Sequence[Any]]) -> bytes:
     example = Example()
     entries = example.features.feature
     for name, values in features.items():
