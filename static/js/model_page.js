@@ -87,7 +87,7 @@ function addOwnCharts() {
   const box = document.getElementById('own-charts');
   for (const { id, title } of store.ownCharts.slice(0, MOST_OWN_CHARTS)) {
     if (charts.some(({ name }) => name === id)) continue;
-    charts.push(addChart(document.getElementById('own-chart'), box, id, title[0].toUpperCase() + title.slice(1).replaceAll('_', ' ')));
+    charts.push(addChart(document.getElementById('own-chart'), box, id, about.titles[title] ?? title[0].toUpperCase() + title.slice(1).replaceAll('_', ' '), null, about.titles));
     box.hidden = false;
     showMarks([]); // so that the new chart receives them
   }

@@ -150,7 +150,7 @@ def _describe(job: ModelJob) -> dict[str, str]:
         "Validation interval": _epochs(recipe.val_interval) if recipe.val_interval else "",
         "Snapshot interval": _epochs(recipe.snapshot_interval) if recipe.snapshot_interval else "",
     }
-    described = dict(describe_settings(recipe)) | dict(known(intervals))
+    described = dict(describe_settings(recipe, serializers.job_views(job))) | dict(known(intervals))
     described.pop("Seed", None)
     return described
 

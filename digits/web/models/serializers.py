@@ -82,7 +82,7 @@ def settings(job: ModelJob, manifest: Manifest | None) -> Settings:
     prepared = services().scheduler.task_state(job, task).inputs.get("train")
     return [
         *known({"Input": ", ".join(filter(None, words)), "Data loading": describe_loading(prepared)}),
-        *(describe_preprocessing if job.is_imported else describe_settings)(job.recipe),
+        *(describe_preprocessing(job.recipe) if job.is_imported else describe_settings(job.recipe, views)),
         *describe_devices(job.recipe, task.devices),
     ]
 

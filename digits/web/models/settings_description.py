@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import humanize
 
@@ -10,6 +11,7 @@ from digits.core.events import InputPrepared
 from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
 from digits.data.models.pretrained_catalog import CATALOG, PREFIX
+from digits.kinds.views import Views
 from digits.web.models.form import SOLVER_FIELDS
 from digits.web.models.form_fields import AUGMENTATIONS
 
@@ -22,8 +24,8 @@ _XLA = {None: "", True: ", XLA", False: ", no XLA"}
 _WEIGHTS_ON = {"first_gpu": "on the first GPU", "cpu": "on the CPU"}
 
 
-def describe_settings(recipe: Train) -> Settings:
-    """Return the settings of a training, without those that are off."""
+def describe_settings(recipe: Train, views: Views[Any]) -> Settings:
+    """Return the settings of a training of the kind of ``views``, without those that are off."""
     stopping, tuning = recipe.early_stopping, recipe.fine_tune
     augmentations = (binding.describe(getattr(recipe.augment, binding.name)) for binding in AUGMENTATIONS)
     settings = {
@@ -41,7 +43,9 @@ def describe_settings(recipe: Train) -> Settings:
         "Seed": "" if recipe.seed is None else str(recipe.seed),
     }
     if stopping:
-        settings["Epochs"] += f"; early stopping on {stopping.metric}, patience {stopping.patience:g}"
+        settings["Epochs"] += (
+            f"; early stopping on {views.metric(stopping.metric).word}, patience {stopping.patience:g}"
+        )
     if recipe.batch_accumulation > 1:
         settings["Batch size"] += f", gradients accumulated over {recipe.batch_accumulation} batches"
     if tuning:

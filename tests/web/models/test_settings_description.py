@@ -11,6 +11,7 @@ from digits.core import recipe as recipes
 from digits.core.events import InputPrepared
 from digits.core.recipe import Augment, EarlyStopping, FineTune, Solver, Train
 from digits.core.schedules import Step
+from digits.kinds.detection.views import Views
 from digits.web.models.settings_description import (
     describe_devices,
     describe_loading,
@@ -20,7 +21,7 @@ from digits.web.models.settings_description import (
 
 
 def described(**settings: Any) -> dict[str, str]:
-    return dict(describe_settings(Train(dataset="", **settings)))
+    return dict(describe_settings(Train(dataset="", **settings), Views()))
 
 
 def test_settings_that_are_off_have_no_entry() -> None:
@@ -39,9 +40,9 @@ def test_settings_that_are_off_have_no_entry() -> None:
     [
         ({"epochs": 2.5}, "Epochs", "2.5"),
         (
-            {"early_stopping": EarlyStopping(metric="loss")},
+            {"early_stopping": EarlyStopping(metric="map50")},
             "Epochs",
-            "30; early stopping on loss, patience 5",
+            "30; early stopping on mAP@50, patience 5",
         ),
         (
             {"batch_size": 8, "batch_accumulation": 4},
