@@ -17,7 +17,10 @@ const SPEED_WINDOW_MILLISECONDS = 5000;
 export function startUploadFields(form) {
   const boxes = [...form.querySelectorAll('[data-upload]')];
   const takers = boxes.map((box) => uploadField(box, document.getElementById(box.dataset.upload)));
-  if (takers.length === 1) document.addEventListener('paste', ({ clipboardData }) => takers[0](chosenFiles(clipboardData)));
+  document.addEventListener('paste', ({ target, clipboardData }) => {
+    // Office programs add a picture to text that is copied.
+    if (takers.length === 1 && !target.closest('input, textarea')) takers[0](chosenFiles(clipboardData));
+  });
   // A file dropped beside the field must not replace the page.
   for (const type of ['dragover', 'drop']) {
     document.addEventListener(type, (event) => {

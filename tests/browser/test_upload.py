@@ -14,6 +14,15 @@ from tests.browser.conftest import JOB_PAGE, check_accessibility
 from tests.datasets import photos
 from tests.site import bars
 
+# Paste an image into the element that the argument selects.
+PASTE = """
+selector => {
+  const clipboardData = new DataTransfer();
+  clipboardData.items.add(new File(['pixels'], 'pasted.png', { type: 'image/png' }));
+  document.querySelector(selector).dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true }));
+}
+"""
+
 
 def test_a_folder_is_uploaded_and_becomes_a_dataset(page: Page, tmp_path: Path) -> None:
     folder = bars(tmp_path / "uploaded bars")
@@ -112,15 +121,19 @@ def test_dropped_photos_become_a_version_of_a_dataset(
     create = page.get_by_role("button", name="Create version")
     expect(create).to_have_attribute("aria-disabled", "true")
     check_accessibility(page)
-    drop(
-        page,
-        page.get_by_role("group", name="Upload: Images"),
-        tmp_path / "first.png",
-        tmp_path / "second.png",
-    )
+    box = page.get_by_role("group", name="Upload: Images")
+    files = tmp_path / "first.png", tmp_path / "second.png"
+    drop(page, box, *files)
     expect(page.get_by_text("Choose the class of the images.")).to_be_visible()
     page.get_by_label("Class").select_option("middle")
     expect(status).to_contain_text("2 images added to middle.")
+    page.evaluate(PASTE, "body")
+    expect(page.get_by_text("Uploaded pasted.png: 1 file")).to_be_visible()
+    expect(status).to_contain_text("1 image added to middle.")
+    drop(page, box, *files)
+    expect(status).to_contain_text("2 images added to middle.")
+    page.evaluate(PASTE, "#dataset_name")  # a picture of copied text
+    expect(box.get_by_role("progressbar")).to_be_hidden()
     check_accessibility(page)
     create.click()
     expect(page).to_have_url(re.compile(JOB_PAGE))
