@@ -8,6 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import JOB_PAGE, check_accessibility
@@ -59,6 +60,22 @@ def test_a_folder_is_uploaded_and_becomes_a_dataset(page: Page, tmp_path: Path) 
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("row", name=re.compile("uploaded bars"))).to_have_count(0)
     assert not server_folder.exists()
+
+
+def test_an_upload_of_another_kind_is_taken_to_its_form(page: Page, tmp_path: Path) -> None:
+    for name in ("images", "masks"):
+        (tmp_path / "roads" / name).mkdir(parents=True)
+        for number in range(6):
+            Image.new("L", (16, 16), number % 2).save(tmp_path / "roads" / name / f"{number}.png")
+    page.goto("/datasets/images/classification/new")
+    with page.expect_file_chooser() as chooser:
+        page.get_by_role("button", name="Folder…").first.click()
+    chooser.value.set_files(tmp_path / "roads")
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("The folders images and masks in roads are not classes")
+    findings.get_by_role("link", name="Semantic segmentation").click()
+    expect(page.get_by_role("group", name="Upload: Images")).to_contain_text("Uploaded roads: 12 files.")
+    expect(findings).to_contain_text("6 images with label images.")
 
 
 def test_an_interrupted_archive_resumes_after_a_reload(page: Page, tmp_path: Path) -> None:
