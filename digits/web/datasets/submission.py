@@ -94,7 +94,8 @@ class Submission:
 
     @property
     def has_path(self) -> bool:
-        return any(self.form[name].data for name in self.form.source.scanned_paths)
+        sources = self.form.SOURCES  # none of a kind that makes its images
+        return bool(sources) and any(self.form[name].data for name in self.form.source.scanned_paths)
 
     def follow(self) -> None:
         """Fill in what is recommended for the source, and suggest a name for the dataset."""

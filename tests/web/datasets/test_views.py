@@ -341,3 +341,7 @@ def test_what_the_page_says_about_the_source_is_in_the_json(site: Site) -> None:
     ]
     note = "The splits of the source are used: train_set for training, val_set for validation."
     assert site.json(f"/datasets/{folders}.json")["notes"] == [note]
+
+
+def test_the_form_of_a_kind_without_sources_opens(site: Site) -> None:
+    assert site.get("/datasets/images/gradients/new").status_code == 200
