@@ -51,7 +51,7 @@ from digits.web.models import views as model_views
 from digits.web.models.export import export
 from digits.web.offload import in_thread, in_turns
 from digits.web.pages import dataset as dataset_page
-from digits.web.pages import documentation, home, lists
+from digits.web.pages import documentation, home, lists, project
 from digits.web.pages import model as model_page
 from digits.web.predictions import epochs, inference, inside
 from digits.web.predictions.predictions import predictions
@@ -141,6 +141,7 @@ def create_app(
         documentation,
         job_views,
         dataset_page,
+        project,
         dataset_views,
         explore,
         record_views,

@@ -11,10 +11,13 @@ import humanize
 import msgspec
 from flask import url_for
 
+from digits.core import snapshot_list
 from digits.core.files import UnreadableFile
 from digits.core.model_job import ModelJob
 from digits.core.recipe import Train
+from digits.data.models import evaluation as evaluations
 from digits.data.models.evaluation import Evaluation
+from digits.kinds import Kind
 from digits.kinds.views import Views, curve_labels, format_number
 from digits.web.jobs import serializers
 from digits.web.models.settings_description import describe_settings, known
@@ -210,3 +213,22 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def best_evaluation(
+    job: ModelJob, content_hash: str, split: str, kind: Kind
+) -> tuple[Evaluation | None, bool]:
+    """Return the complete evaluation with the best metric of the ``kind`` on a split of the dataset, or None.
+
+    Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
+    """
+    complete = [
+        item
+        for item in evaluations.load_all(job.folder)
+        if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
+    ]
+    sign = -1 if kind.lower_is_better(kind.metric) else 1
+    best = max(complete, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
+    if best is None:
+        return None, snapshot_list.newest_name(job.folder) is not None
+    return best, snapshot_list.exists(job.folder, best.snapshot)

@@ -72,6 +72,12 @@ def describe_pair(first: ModelJob, second: ModelJob, evaluated: Pair) -> Compare
     )
 
 
+def decision_of(first: ModelJob, second: ModelJob, evaluated: Pair) -> Decision | None:
+    """Decide which model is better by their evaluations for the same records; None if these cannot be read."""
+    records = in_thread(_load, first, second, *evaluated)
+    return in_thread(records.decide, _lead(second, evaluated)) if records else None
+
+
 def parts_of(
     first: ModelJob, second: ModelJob, one: Evaluation, other: Evaluation, names: Sequence[str]
 ) -> dict[str, Any]:

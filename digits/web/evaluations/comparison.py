@@ -7,14 +7,11 @@ from typing import Any
 from flask import Blueprint, Response, jsonify, redirect, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
-from digits.core import snapshot_list
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
 from digits.core.splits import SPLITS
 from digits.data.models import evaluation as evaluations
 from digits.data.models.comparison import pareto_front
-from digits.data.models.evaluation import Evaluation
-from digits.kinds import Kind
 from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
@@ -189,7 +186,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[ModelFacts], str]:
     has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
     models = []
     for job in in_turns(iter(jobs)):
-        best, has_snapshot = in_thread(_best, job, content_hash, split, kind)
+        best, has_snapshot = in_thread(compared_models.best_evaluation, job, content_hash, split, kind)
         is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
         if best is not None or (has_records and has_snapshot and not is_latent):
             measured, epoch = (best.metrics, best.epoch) if best else ({}, None)
@@ -201,23 +198,6 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[ModelFacts], str]:
     for (model, _, _), is_on_front in zip(points, front, strict=True):
         model.is_on_front = is_on_front
     return dataset, split, models, main
-
-
-def _best(job: ModelJob, content_hash: str, split: str, kind: Kind) -> tuple[Evaluation | None, bool]:
-    """Return the complete evaluation with the best metric of the ``kind`` on a split of the dataset, or None.
-
-    Also return whether its snapshot exists; without an evaluation, whether there is any snapshot. Reads files.
-    """
-    complete = [
-        item
-        for item in evaluations.load_all(job.folder)
-        if (item.content_hash, item.split) == (content_hash, split) and not item.is_partial
-    ]
-    sign = -1 if kind.lower_is_better(kind.metric) else 1
-    best = max(complete, key=lambda item: sign * item.metrics.get(kind.metric, 0.0), default=None)
-    if best is None:
-        return None, snapshot_list.newest_name(job.folder) is not None
-    return best, snapshot_list.exists(job.folder, best.snapshot)
 
 
 def _measured(models: list[ModelFacts], metric: str) -> list[tuple[ModelFacts, float, float]]:

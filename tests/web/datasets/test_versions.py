@@ -52,9 +52,18 @@ def test_a_version_is_created_shown_and_cloned(site: Site, parent: str) -> None:
     clone = site.client.get(f"/clone/{version}", follow_redirects=True).text
     assert "New version" in clone and 'value="better bars"' in clone and "relabel" in clone
     assert site.get(f"/datasets/{parent}/versions/new?clone={parent}").status_code == 400
+    for dataset in (parent, version):
+        project = site.get(f"/projects/{dataset}").text
+        assert "2 versions, 0 models" in project and ">bars</bdi></h1>" in project
+        assert project.index(f'href="/datasets/{version}"') < project.index(f'href="/datasets/{parent}"')
+        assert all(
+            f'href="/projects/{dataset}"' in site.get(path).text for path in ("/", f"/datasets/{dataset}")
+        )
+        assert "1 image moved <span" in project and "(-1 images)" in project
     # The version does not depend on its parent.
     assert site.client.delete(f"/datasets/{parent}").status_code == 200
     assert site.json(f"/datasets/{version}.json")["version_of"]["name"] == "bars"
+    assert ">bars</bdi></h1>" in site.get(f"/projects/{version}").text
     page = site.get(f"/datasets/{version}").text
     assert "1 image excluded" in page and "Changed images" in page and f"/{parent}/records/" not in page
     assert site.client.get(f"/clone/{version}", follow_redirects=True).status_code == 404

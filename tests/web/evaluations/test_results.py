@@ -19,6 +19,7 @@ def test_models_are_sorted_and_the_front_is_marked(
     site: Site, dataset: str, finished: Finished, monkeypatch: pytest.MonkeyPatch
 ):
     assert "No evaluated models" in site.get(f"/datasets/{dataset}/results").text
+    assert "No evaluated models" in site.get(f"/projects/{dataset}").text
     models = [
         finished.model(site, dataset, name=name, learning_rate=rate, train_epochs=epochs)
         for name, rate, epochs in (("untrained", 1e-9, 1), ("trained", 0.02, 4))
@@ -37,6 +38,12 @@ def test_models_are_sorted_and_the_front_is_marked(
     def names(**arguments: str) -> list[str]:
         page = site.client.get(f"/datasets/{dataset}/results", query_string=arguments).text
         return re.findall(r'<th scope="row"><a href="[^"]+"><bdi[^>]*>(\w+)<', page)
+
+    project = site.get(f"/projects/{dataset}").text
+    best = project.split('id="best"')[1].split("</section>")[0]
+    assert ">trained</bdi>" in best
+    assert re.search(r"Accuracy <b>100[.0]*%</b> on \d+ validation images of <bdi>", best), best
+    assert "better than “<bdi>untrained</bdi>”" in best and "/models/compare?first=" in best
 
     assert names() == names(sort="accuracy", direction="desc") == ["trained", "untrained"]
     assert names(sort="accuracy", direction="asc") == ["untrained", "trained"]

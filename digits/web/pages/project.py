@@ -1,0 +1,121 @@
+"""The page of a project: a dataset with its versions, their models, and the best of these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from flask import Blueprint, url_for
+
+from digits.core.model_job import ModelJob
+from digits.core.splits import SPLIT_TITLES
+from digits.data.models.evaluation import Evaluation
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.versions import CreateVersion
+from digits.kinds.views import Views, views_of
+from digits.web.datasets.family import family_of
+from digits.web.datasets.serializers import version_of
+from digits.web.evaluations.compared_models import best_evaluation
+from digits.web.evaluations.compared_pair import decision_of
+from digits.web.jobs import serializers
+from digits.web.offload import in_thread, in_turns
+from digits.web.records.images import find_dataset
+from digits.web.responses.pages import render_in_turns
+from digits.web.services import services
+
+blueprint = Blueprint("project", __name__)
+
+MAX_MODELS = 200
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model, and its best evaluation on the split by which the models of a project are compared."""
+
+    job: ModelJob
+    evaluation: Evaluation
+    value: float
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The ``split`` of a dataset by which the models are compared: the best one comes first."""
+
+    dataset: DatasetJob
+    split: str
+    models: Sequence[Measured]
+
+
+@blueprint.get("/projects/<job_id>")
+def show(job_id: str) -> str:
+    """Show a dataset with its versions and their models; ``job_id`` is that of any of the datasets."""
+    asked = find_dataset(job_id)
+    family, views = family_of(asked), views_of(asked.data_kind)
+    models = [job for each in family for job in services().store.children(each) if isinstance(job, ModelJob)][
+        :MAX_MODELS
+    ]
+    benchmark = _benchmark(family, models)
+    measured = {each.job.id: each for each in benchmark.models} if benchmark else {}
+    ranked = [each.job for each in measured.values()] + [job for job in models if job.id not in measured]
+    first = family[-1]
+    return render_in_turns(
+        "project.html",
+        name=first.recipe.parent_name if isinstance(first.recipe, CreateVersion) else first.name,
+        views=views,
+        metric=views.metric(asked.data_kind.metric),
+        versions=[_version(each, family) for each in family],
+        models=[(serializers.row(job), measured.get(job.id)) for job in in_turns(iter(ranked))],
+        benchmark=benchmark,
+        best=_best(benchmark, views) if benchmark else None,
+        newest=next((each for each in family if each.manifest()), None),
+    )
+
+
+def _version(job: DatasetJob, family: Sequence[DatasetJob]) -> dict[str, Any]:
+    """Return what the page shows of a version: the numbers of its records, and how it differs from its parent."""
+    manifest, parent = job.manifest(), version_of(job)
+    before = next((each.manifest() for each in family if parent and each.id == parent.id), None)
+    counts = {name: split.count for name, split in manifest.splits.items()} if manifest else {}
+    change = sum(counts.values()) - sum(split.count for split in before.splits.values()) if before else 0
+    return {"row": serializers.row(job), "parent": parent, "counts": counts, "change": change}
+
+
+def _benchmark(family: Sequence[DatasetJob], models: Sequence[ModelJob]) -> Benchmark | None:
+    """Return the test split of the newest version on which models were evaluated, else the validation split."""
+    for split in ("test", "val"):
+        for dataset in family:
+            manifest, kind = dataset.manifest(), dataset.data_kind
+            if manifest is None or split not in manifest.splits:
+                continue
+            measured = []
+            for job in in_turns(iter(models)):
+                found, _ = in_thread(best_evaluation, job, manifest.content_hash, split, kind)
+                if found and found.is_comparable and kind.metric in found.metrics:
+                    measured.append(Measured(job, found, found.metrics[kind.metric]))
+            if measured:
+                measured.sort(key=attrgetter("value"), reverse=not kind.lower_is_better(kind.metric))
+                return Benchmark(dataset, split, measured)
+    return None
+
+
+def _best(benchmark: Benchmark, views: Views[Any]) -> dict[str, Any]:
+    """Return the best model, the records that say so, and the next one with whether the difference is certain."""
+    best, *others = benchmark.models
+    interval = best.evaluation.intervals.get(benchmark.dataset.data_kind.metric)
+    metric = views.metric(benchmark.dataset.data_kind.metric)
+    found: dict[str, Any] = {
+        "job": serializers.row(best.job),
+        "value": metric.format(best.value),
+        "interval": " to ".join(map(metric.format, (interval.low, interval.high))) if interval else "",
+        "records": best.evaluation.records,
+        "split": SPLIT_TITLES[benchmark.split].lower(),
+    }
+    if others:
+        second = others[0]
+        decision = decision_of(second.job, best.job, (second.evaluation, best.evaluation))
+        found["second"] = serializers.row(second.job)
+        found["is_certain"] = decision is not None and decision.is_certain and decision.better == 1
+        found["compare"] = url_for("comparison.show", first=best.job.id, second=second.job.id)
+    return found
