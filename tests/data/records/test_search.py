@@ -15,7 +15,7 @@ from digits.data.records.search import RecordQuery
         ({}, {}),
         ({"predicted": 3}, {"predicted": "3"}),
         ({"predicted": 0, "label": 0}, {"predicted": "0", "label": "0"}),
-        ({"text": "left", "wrong": True}, {"q": "left", "wrong": "1"}),
+        ({"text": "left", "wrong": "1"}, {"q": "left", "wrong": "1"}),
         ({"compared": "b", "outcome": "fixed"}, {"compare": "b", "outcome": "fixed"}),
     ],
 )
