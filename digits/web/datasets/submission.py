@@ -130,7 +130,7 @@ class Submission:
         return MultiDict(item for item in MultiDict(self.sent).items(multi=True) if item[0] not in self.open)
 
     def _suggested_name(self) -> str:
-        """Return a name from the path of the source, with the size of the images when it is known."""
+        """Return a name from the path of the source."""
         form = self.form
         if not form.SOURCES:
             return ""
@@ -138,10 +138,7 @@ class Submission:
         parts = [part for part in re.sub(r"\.(\w{1,4}|tfrecords?)$", "", path).split("/") if part]
         if parts and (parts[-1] in COMMON_NAMES or re.search(r"[*?\[]", parts[-1])):
             parts.pop()
-        name = parts[-1] if parts else ""
-        if not name or not form.has_images or not (self.found and self.found.total):
-            return name
-        return f"{name}, {form.resize_width.data}×{form.resize_height.data}"
+        return parts[-1] if parts else ""
 
     # What was found
 

@@ -49,7 +49,7 @@ def test_open_fields_follow_the_source(site: Site) -> None:
     page.change(folder_train=str(folder))
     assert "data-given" in page.text and page.value("dataset_name") == "photos"
     page.read()
-    assert page.value("resize_width") == "16" and page.value("dataset_name") == "photos, 16×16"
+    assert page.value("resize_width") == "16" and page.value("dataset_name") == "photos"
     assert "24 images in 3 classes." in page.text and "About 18 training, 6 validation" in page.text
     assert "as they will be stored: 16×16 pixels" in page.drawn and "aria-disabled" not in page.text
 
