@@ -167,6 +167,7 @@ def test_no_name_widens_a_page_or_hides_its_actions(
     check(f"/models/{model['id']}")
     check(f"/models/{model['id']}", lambda: open_part(page, "Details"))
     check(f"/models/{long_model['id']}", classify)
+    check(f"/projects/{dataset}", with_axe=True)
     check(f"/models/images/classification/new?dataset={dataset}")
     check(f"/models/images/classification/new?clone={long_model['id']}")
     check(f"/datasets/images/classification/new?clone={dataset}")
