@@ -62,7 +62,7 @@ def test_a_table_becomes_a_model_that_predicts_numbers(site: Site, table: Path) 
     assert 0 < metrics["mae"][-1] <= metrics["rmse"][-1] < 45
     site.evaluate(model)
     _, page = site.compare_with_worse(model, dataset)
-    assert "Most improved" in page and "Second: brightness " in page
+    assert "is better by the most" in page and re.search(r">brightness [^<]+ <bdi", page)
     page = site.get(f"/models/{model}").text
     assert "Validation MAE" in page and "Predict from an image" in page
     best = max(range(1, 31), key=lambda epoch: metrics["r2"][epoch])

@@ -84,7 +84,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     page = site.get(f"/models/{model}").text
     assert "Validation mIoU" in page and "Segment an image" in page
     best = max(range(1, 7), key=lambda epoch: (values["miou"][epoch], -values["loss"][epoch]))
-    assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.2f}%" in page
+    assert f"Epoch {best} (best) · mIoU {100 * values['miou'][best]:.1f}%" in page
 
     with monkeypatch.context() as patched:
         refuse_to_decode(patched)
@@ -111,8 +111,8 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
         sum(bool((mask == number).any()) for mask in masks) for number in range(2)
     ]
     assert compared["counts"]["improved"] == result["records"] and compared["counts"]["worsened"] == 0
-    assert "Most improved" in comparison and "outcome=improved" in comparison
-    assert re.search(r"First: IoU \d+%", comparison) and re.search(r"\d+% foreground", comparison)
+    assert "is better by the most" in comparison and "outcome=improved" in comparison
+    assert re.search(r">IoU \d+%[^<]* <bdi", comparison) and re.search(r"\d+% foreground", comparison)
 
     photo = site.data / "photo.png"
     pixels = np.full((40, 80), 30, np.uint8)

@@ -70,7 +70,10 @@ def test_the_form_of_a_version_names_the_changes(site: Site, dataset: str) -> No
     fields = {"edits": edits, "keep": 50, "pct_val": 20}
     changed = site.post(f"{url}/form", **fields).text
     assert "→ about " in changed and "test" not in re.search("Images: .*", changed)[0]
-    assert "Nothing is changed yet." in site.post(f"{url}/form", resize_width=16, resize_height=16).text
+    assert (
+        "Add images or change something first."
+        in site.post(f"{url}/form", resize_width=16, resize_height=16).text
+    )
     post(site, dataset, {"train/2": {"exclude": True}})
     refused = site.post(f"{url}.json", dataset_name="better", edits=edits)
     assert "edited in the meantime" in refused.get_data(as_text=True)
