@@ -37,6 +37,7 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(format_number, "number")
     app.add_template_filter(epoch_label, "epoch")
     app.add_template_filter(count_of, "count_of")
+    app.add_template_filter(without_unit)
     app.add_template_filter(sparkline, "sparkline")
     app.add_template_filter(bins, "bins")
     app.add_template_filter(ticks, "ticks")
@@ -123,6 +124,11 @@ def ticks(edges: Sequence[float]) -> list[tuple[float, str]]:
     last = len(edges) - 1
     step = math.ceil(last / (MAX_TICKS - 1))
     return [(100 * index / last, format_number(edges[index])) for index in range(0, last + 1, step)]
+
+
+def without_unit(label: str) -> str:
+    """Return the label of a field without the words in parentheses at its end, such as its unit."""
+    return re.sub(r" \(.*\)$", "", label)
 
 
 def isolate(name: str) -> str:

@@ -172,7 +172,7 @@ def server(start_server: Callable[..., ServerProcess]) -> ServerProcess:
 def start_server_with_jobs(
     start_server: Callable[..., ServerProcess], tmp_path_factory: pytest.TempPathFactory
 ) -> Callable[..., ServerProcess]:
-    """Return a function that starts a server with finished jobs of its own: so many datasets, and models of the first."""
+    """Return a function that starts a server with its own finished jobs: datasets, and models of the first one."""
 
     def start(datasets: int, models: int, module: str = "digits") -> ServerProcess:
         folder = tmp_path_factory.mktemp("jobs")

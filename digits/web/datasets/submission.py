@@ -72,7 +72,7 @@ class Submission:
 
     @property
     def scan(self) -> str:
-        """Identifies what the source is read for; the page reads it again when this has changed."""
+        """A hash of the fields that the summary depends on; the page reads the source again when it changes."""
         form = self.form
         names = {*form.scanned_fields(), *(form.REMOTE if form.meta.remote else ()), *STORAGE, *form.SHARES}
         values = [(name, form[name].raw_data or "") for name in sorted(names - {*self.open}) if name in form]

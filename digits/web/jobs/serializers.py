@@ -168,7 +168,7 @@ def page(job: Job) -> dict[str, Any]:
         "users": users,
         "names_of_users": names_of(users),
         "failure": job.failure,
-        "groups": services().store.index.groups("", SUGGESTED_GROUPS),
+        "groups": store.index.groups("", SUGGESTED_GROUPS),
         "place": _place(job),
         "folder_bytes": services().folder_sizes.of(job),
         "findings": findings_of(job),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
 from typing import NamedTuple
 
@@ -24,6 +23,7 @@ from digits.web.models.network_settings import same, text_of
 from digits.web.models.submission import EVERYTHING, Submission
 from digits.web.resources.datasets import RecommendedModel
 from digits.web.responses.pages import render_in_turns
+from digits.web.template_filters import without_unit
 
 LABELS_SHOWN = 4
 _TRANSFORMATION_OF = {field: name for name, field in TRANSFORMATION_FIELDS.items()}
@@ -226,5 +226,5 @@ def _in_words(field: Field, text: str) -> str:
 
 def _lower(label: str) -> str:
     """Return a label or a headline within a sentence, without a unit: “batch size”, but “XLA compilation”."""
-    words = re.sub(r" \(.*\)$", "", label)
+    words = without_unit(label)
     return words if words[:2].isupper() else words[:1].lower() + words[1:]
