@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 RETRY_SECONDS = 1.0
 # With less, the disk counts as full: a job's file and some rows of metrics would not fit.
 MIN_FREE_BYTES = 64 * 1024
+# A job that more jobs use is not deleted together with them.
+MOST_USERS = 500
 # Errors that affect every job, not only the one being saved.
 _EVERY_WRITE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE}
 # Marks the folder of a job that is being created, until its job.json is written.
@@ -204,10 +206,15 @@ class Store:
         return self._children[job.id][::-1] if job.id in self._children else []
 
     def users(self, job: Job) -> list[Job]:
-        """Return the jobs that cannot remain without ``job``, directly or not, those that others need last."""
+        """Return the jobs that cannot remain without ``job``, directly or not, those that others need last.
+
+        Nothing is returned of more than `MOST_USERS`, so that a page costs the same whatever uses its job.
+        """
         found = {job.id: job}
         pending = [job]
         while pending:
+            if len(found) + self.count_children(pending[-1]) > MOST_USERS + 1:
+                return []
             new = [child for child in self.children(pending.pop()) if child.id not in found]
             found |= {child.id: child for child in new}
             pending += new

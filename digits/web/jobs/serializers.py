@@ -28,8 +28,6 @@ from digits.web.services.clusters import LOCAL_TITLE
 log = logging.getLogger(__name__)
 
 SUGGESTED_GROUPS = 20
-# A job that more jobs use is not deleted with all of them, and its page does not list them.
-MOST_USERS = 100
 _PLACES = {"model": "models", "dataset": "datasets"}
 
 
@@ -161,7 +159,7 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]
 def page(job: Job) -> dict[str, Any]:
     """Return what the templates of a job's own page show: its row as ``job``, and the job itself as ``stored``."""
     store = services().store
-    users = store.users(job) if store.count_children(job) <= MOST_USERS else []
+    users = store.users(job)
     return {
         "job": row(job),
         "stored": job,
