@@ -48,6 +48,11 @@ class DatasetJob(Job, kw_only=True, eq=False):
     def data_kind(self) -> Kind:
         return kind_named(self.recipe.kind)
 
+    @property
+    def parent_id(self) -> str:
+        """The id of the dataset of which this is a version, and which may have been deleted; "" for others."""
+        return self.recipe.parent_id if isinstance(self.recipe, CreateVersion) else ""
+
     @functools.cached_property
     def kind_recipe(self) -> CreateDataset:
         """The recipe of this dataset, or of a version's original with the version's size, as the kind defines it."""

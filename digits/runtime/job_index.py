@@ -117,6 +117,8 @@ class JobIndex:
         self._needed: dict[str, _Entry] = {}
         # The jobs of each type and kind of data, oldest first, and the times of the last changes of status.
         self._of_kind: defaultdict[tuple[str, str], dict[str, Job]] = defaultdict(dict)
+        # The versions of each dataset, which may have been deleted.
+        self._versions: defaultdict[str, dict[str, DatasetJob]] = defaultdict(dict)
         self._changed_at: dict[str, float] = {}
         self._by_change: list[tuple[float, str]] = []
         self._groups: Counter[str] = Counter()
@@ -128,6 +130,8 @@ class JobIndex:
         table.entries[job.id] = _Entry(job)
         table.orders.clear()
         self._of_kind[_kind_of(job)][job.id] = job
+        if isinstance(job, DatasetJob) and job.parent_id:
+            self._versions[job.parent_id][job.id] = job
         self.update(job)
 
     def update(self, job: Job) -> None:
@@ -161,6 +165,8 @@ class JobIndex:
             self._needed.pop(job.id, None)
             self._count_group(job.id, "")
             self._of_kind[_kind_of(job)].pop(job.id, None)
+            if isinstance(job, DatasetJob) and job.parent_id:
+                self._versions[job.parent_id].pop(job.id, None)
             self._note_change(job.id, None)
 
     def select(
@@ -185,6 +191,20 @@ class JobIndex:
     def newest(self, job_type: type[AnyJob], kind: str) -> Iterator[AnyJob]:
         """Return the jobs of a type with data of the kind named ``kind``, the newest first."""
         return cast(Iterator[AnyJob], reversed([*self._of_kind[job_type.type, kind].values()]))
+
+    def family(self, dataset: DatasetJob) -> list[DatasetJob]:
+        """Return the datasets of which ``dataset`` is a version, and all their versions, the newest first."""
+        found: dict[str, Job | None] = {}
+        pending = [dataset.id]
+        while pending:
+            if (job_id := pending.pop()) in found:
+                continue
+            job = found[job_id] = self._find(job_id)
+            pending += self._versions.get(job_id, ())
+            if isinstance(job, DatasetJob) and job.parent_id:
+                pending.append(job.parent_id)
+        family = [job for job in found.values() if isinstance(job, DatasetJob)]
+        return sorted(family, key=lambda job: job.submitted, reverse=True)
 
     def changed_since(self, at: float) -> Iterator[Job]:
         """Return the jobs whose status has changed since the Unix time ``at``, those that changed last first."""

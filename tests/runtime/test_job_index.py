@@ -15,6 +15,7 @@ from digits.core.status import Status
 from digits.core.task import Task
 from digits.kinds.classification.recipe import CreateClassification, FolderSplit
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.versions.versions import CreateVersion
 from digits.runtime.job_index import COLUMNS, JobIndex
 
 NAMES = st.sampled_from(["", "a", "A b", "Straße", "STRASSE", "b a", "Ünicode", "10", "9"])
@@ -276,3 +277,31 @@ def test_a_removed_job_is_not_found_even_if_it_changes_later() -> None:
     index.remove(job)
     index.index.update(job)
     assert index.index.select(ModelJob) == []
+
+
+def version(number: int, parent: int) -> DatasetJob:
+    job = dataset(number, f"version {number}")
+    job.recipe = CreateVersion(
+        kind=job.recipe.kind, parent=f"/jobs/{parent}", parent_id=dataset(parent, "").id
+    )
+    return job
+
+
+def test_a_family_is_a_dataset_with_all_its_versions() -> None:
+    index = Index()
+    first, others = dataset(0, "birds"), [version(1, 0), version(2, 1), version(3, 0)]
+    for job in (first, *others, dataset(4, "fish"), version(5, 4), model(6, "net", first)):
+        index.add(job)
+    family = {job.id for job in (first, *others)}
+    assert all({found.id for found in index.index.family(job)} == family for job in (first, *others))
+    # Versions remain without the datasets that they were made from, and still belong together.
+    index.remove(first)
+    assert {found.id for found in index.index.family(others[2])} == family - {first.id}
+
+
+def test_versions_of_each_other_are_a_family() -> None:
+    index = Index()
+    pair = [version(1, 2), version(2, 1)]
+    for job in pair:
+        index.add(job)
+    assert all(len(index.index.family(job)) == 2 for job in pair)

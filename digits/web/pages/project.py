@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
@@ -11,13 +12,13 @@ from flask import Blueprint, url_for
 
 from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES
+from digits.data.manifest import Manifest
+from digits.data.models import evaluation as evaluations
 from digits.data.models.evaluation import Evaluation
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.versions import CreateVersion
 from digits.kinds.views import Views, views_of
-from digits.web.datasets.family import family_of
 from digits.web.datasets.serializers import version_of
-from digits.web.evaluations.compared_models import best_evaluation
 from digits.web.evaluations.compared_pair import decision_of
 from digits.web.jobs import serializers
 from digits.web.offload import in_thread, in_turns
@@ -51,12 +52,13 @@ class Benchmark:
 @blueprint.get("/projects/<job_id>")
 def show(job_id: str) -> str:
     """Show a dataset with its versions and their models; ``job_id`` is that of any of the datasets."""
-    asked = find_dataset(job_id)
-    family, views = family_of(asked), views_of(asked.data_kind)
-    models = [job for each in family for job in services().store.children(each) if isinstance(job, ModelJob)][
-        :MAX_MODELS
-    ]
-    benchmark = _benchmark(family, models)
+    store, asked = services().store, find_dataset(job_id)
+    family, views = store.index.family(asked), views_of(asked.data_kind)
+    children = (job for each in family for job in store.children(each))
+    models = [*islice((job for job in children if isinstance(job, ModelJob)), MAX_MODELS)]
+    manifests = {each.id: manifest for each in in_turns(iter(family)) if (manifest := each.manifest())}
+    finished = [each for each in family if each.id in manifests]
+    benchmark = in_thread(_benchmark, [(each, manifests[each.id]) for each in finished], models)
     measured = {each.job.id: each for each in benchmark.models} if benchmark else {}
     ranked = [each.job for each in measured.values()] + [job for job in models if job.id not in measured]
     first = family[-1]
@@ -65,38 +67,52 @@ def show(job_id: str) -> str:
         name=first.recipe.parent_name if isinstance(first.recipe, CreateVersion) else first.name,
         views=views,
         metric=views.metric(asked.data_kind.metric),
-        versions=[_version(each, family) for each in family],
+        versions=[_version(each, manifests) for each in in_turns(iter(family))],
         models=[(serializers.row(job), measured.get(job.id)) for job in in_turns(iter(ranked))],
         benchmark=benchmark,
         best=_best(benchmark, views) if benchmark else None,
-        newest=next((each for each in family if each.manifest()), None),
+        newest=next(iter(finished), None),
     )
 
 
-def _version(job: DatasetJob, family: Sequence[DatasetJob]) -> dict[str, Any]:
+def _version(job: DatasetJob, manifests: Mapping[str, Manifest]) -> dict[str, Any]:
     """Return what the page shows of a version: the numbers of its records, and how it differs from its parent."""
-    manifest, parent = job.manifest(), version_of(job)
-    before = next((each.manifest() for each in family if parent and each.id == parent.id), None)
+    manifest, before = manifests.get(job.id), manifests.get(job.parent_id)
     counts = {name: split.count for name, split in manifest.splits.items()} if manifest else {}
     change = sum(counts.values()) - sum(split.count for split in before.splits.values()) if before else 0
-    return {"row": serializers.row(job), "parent": parent, "counts": counts, "change": change}
+    return {"row": serializers.row(job), "parent": version_of(job), "counts": counts, "change": change}
 
 
-def _benchmark(family: Sequence[DatasetJob], models: Sequence[ModelJob]) -> Benchmark | None:
-    """Return the test split of the newest version on which models were evaluated, else the validation split."""
+def _benchmark(
+    finished: Sequence[tuple[DatasetJob, Manifest]], models: Sequence[ModelJob]
+) -> Benchmark | None:
+    """Return the test split of the newest version on which models were evaluated, else the validation split.
+
+    Reads the files of each model once.
+    """
+    hashes = {manifest.content_hash for _, manifest in finished}
+    by_records: dict[tuple[str, str], list[tuple[ModelJob, Evaluation]]] = {}
+    for job in models:
+        for result in evaluations.load_all(job.folder):
+            if result.is_comparable and result.content_hash in hashes:
+                by_records.setdefault((result.content_hash, result.split), []).append((job, result))
     for split in ("test", "val"):
-        for dataset in family:
-            manifest, kind = dataset.manifest(), dataset.data_kind
-            if manifest is None or split not in manifest.splits:
-                continue
-            measured = []
-            for job in in_turns(iter(models)):
-                found, _ = in_thread(best_evaluation, job, manifest.content_hash, split, kind)
-                if found and found.is_comparable and kind.metric in found.metrics:
-                    measured.append(Measured(job, found, found.metrics[kind.metric]))
-            if measured:
-                measured.sort(key=attrgetter("value"), reverse=not kind.lower_is_better(kind.metric))
-                return Benchmark(dataset, split, measured)
+        for dataset, manifest in finished:
+            kind = dataset.data_kind
+            ranked = sorted(
+                (
+                    Measured(job, result, result.metrics[kind.metric])
+                    for job, result in by_records.get((manifest.content_hash, split), [])
+                    if split in manifest.splits and kind.metric in result.metrics
+                ),
+                key=attrgetter("value"),
+                reverse=not kind.lower_is_better(kind.metric),
+            )
+            best: dict[str, Measured] = {}
+            for each in ranked:
+                best.setdefault(each.job.id, each)
+            if best:
+                return Benchmark(dataset, split, [*best.values()])
     return None
 
 

@@ -20,7 +20,7 @@ MODELS = (
     "/models/{model}.json",
     "/models/images/classification/new",
 )
-DATASETS = ("/datasets/{dataset}", "/datasets/{dataset}.json")
+DATASETS = ("/datasets/{dataset}", "/datasets/{dataset}.json", "/projects/{dataset}")
 LISTS = ("/", "/index.json", "/models.json", "/compute", "/compute.json")
 
 
