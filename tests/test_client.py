@@ -17,7 +17,7 @@ import pytest
 from digits.client import Answer, Client, InvalidFields, JobFailed
 from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
 from digits.core.settings import Settings
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.server.http import Server
 from tests import odd_web_server
 from tests.finished_jobs import write_jobs

@@ -19,8 +19,8 @@ from digits.core.files import make_folder, remove_tree
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import Recipe
 from digits.core.task import EVENTS_FILE, Failure, TaskState
+from digits.runtime.offload import in_thread
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
-from digits.runtime.threads import in_thread
 
 KEPT_FAILURES = 100
 

@@ -28,7 +28,7 @@ from digits.core.errors import DigitsError
 from digits.core.files import is_disk_full
 from digits.core.schema import Count
 from digits.runtime.executors.processes import boot_id
-from digits.runtime.threads import in_thread
+from digits.runtime.offload import in_thread
 
 log = logging.getLogger(__name__)
 

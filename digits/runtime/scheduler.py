@@ -22,12 +22,12 @@ from digits.core.status import Status
 from digits.core.task import Failure, Task, TaskState
 from digits.runtime import changes
 from digits.runtime.executors.executor import Busy, Offer, Placement
+from digits.runtime.offload import in_thread
 from digits.runtime.store import Store
 from digits.runtime.task_follower import TaskFollower, summarize
 from digits.runtime.task_outcome import verdict
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 from digits.runtime.task_states import TaskStates
-from digits.runtime.threads import in_thread
 
 log = logging.getLogger(__name__)
 

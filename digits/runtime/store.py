@@ -22,7 +22,7 @@ from digits.core.schema import Malformed
 from digits.runtime import trash
 from digits.runtime.job_index import JobIndex
 from digits.runtime.lease import Lease, StoreInUse, is_at
-from digits.runtime.threads import in_thread
+from digits.runtime.offload import in_thread
 from digits.runtime.trash import Trash
 
 log = logging.getLogger(__name__)

@@ -23,8 +23,8 @@ from digits.core.job import DeviceRequest
 from digits.core.task import Failure, Handle, TaskState
 from digits.runtime.executors.executor import Executor, Exit, Holder, Placement, Waiting, place
 from digits.runtime.executors.pools import Executors
+from digits.runtime.offload import begin_turn, end_long_turn, next_turn
 from digits.runtime.task_outcome import verdict
-from digits.runtime.turns import begin_turn, end_long_turn, next_turn
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from digits.core import events, saved_state
 from digits.core.files import UnreadableFile
 from digits.core.job import Job
 from digits.core.task import EVENTS_FILE, Task, TaskState
-from digits.runtime.turns import next_turn
+from digits.runtime.offload import next_turn
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import gevent
 
 from digits.core.files import remove_tree
-from digits.runtime.threads import in_thread
+from digits.runtime.offload import in_thread
 
 log = logging.getLogger(__name__)
 

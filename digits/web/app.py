@@ -24,8 +24,8 @@ from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.views import views_of
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Executor
+from digits.runtime.offload import in_thread, in_turns, next_turn
 from digits.runtime.store import Store, StoreLost
-from digits.runtime.turns import next_turn
 from digits.web import template_filters
 from digits.web.compute import views as compute_views
 from digits.web.datasets import downloads, uploads, versions
@@ -49,7 +49,6 @@ from digits.web.models import (
 )
 from digits.web.models import views as model_views
 from digits.web.models.export import export
-from digits.web.offload import in_thread, in_turns
 from digits.web.pages import dataset as dataset_page
 from digits.web.pages import documentation, home, lists, project
 from digits.web.pages import model as model_page
@@ -244,7 +243,7 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
         "production_name": production.NAME_PATTERN,
     }
     app.jinja_env.globals["cached_row"] = RowCache().render
-    app.jinja_env.filters["in_turns"] = lambda rows: in_turns(iter(rows))
+    app.jinja_env.filters["in_turns"] = in_turns
     template_filters.add_filters(app)
     app.add_template_filter(serializers.metric_words, "metric_words")
 

@@ -37,7 +37,7 @@ from digits.runtime.executors.local import WORKER_PROGRAM
 from digits.runtime.executors.probe import probe
 from digits.runtime.executors.queued_run import QueuedRun
 from digits.runtime.executors.submission import Submission
-from digits.runtime.threads import in_thread
+from digits.runtime.offload import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ import psutil
 from digits.core.job import Job
 from digits.runtime.devices import Device
 from digits.runtime.executors.processes import task_of
+from digits.runtime.offload import in_thread
 from digits.web.compute.timeline import latest_uses
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.resources.compute import GpuCard, GpuProcess, Machine
 from digits.web.resources.encoding import describe
 from digits.web.services import services

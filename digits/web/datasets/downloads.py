@@ -14,8 +14,8 @@ from digits.data.statistics import summarize
 from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.export import Export, formats_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs.serializers import contents_of
-from digits.web.offload import in_thread
 from digits.web.resources.datasets import DatasetStatistics
 from digits.web.resources.encoding import describe
 from digits.web.responses.archives import archive_response, check_ending

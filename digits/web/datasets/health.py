@@ -21,10 +21,10 @@ from digits.data.health.label_check import LabelCheck
 from digits.data.manifest import HEALTH_FILE, Manifest
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.serializers import contents_of
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread
 from digits.web.records.images import RecordImages
 from digits.web.resources.health import HealthState
 from digits.web.security.origin import is_opened_by_another_site

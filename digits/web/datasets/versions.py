@@ -52,9 +52,9 @@ from digits.kinds.versions.versions import (
     save_edits,
 )
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.records.pending import pending
 from digits.web.resources.jobs import BriefJob
 from digits.web.responses.pages import render_in_turns

@@ -31,6 +31,7 @@ from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.serializers import dataset_json
@@ -39,7 +40,6 @@ from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.jobs.compute_choice import check_target, offer_targets, partitions_of_clusters
-from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, Dataset, ResizedExample
 from digits.web.responses.negotiation import json_only

@@ -9,8 +9,8 @@ from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob
 from digits.data.models import predictions as files
 from digits.data.models.predictions import BatchPrediction
+from digits.runtime.offload import in_thread, in_turns
 from digits.web.jobs.access import requested_job
-from digits.web.offload import in_thread, in_turns
 from digits.web.predictions.predictions import inputs_of_kind, names_of, predictions
 from digits.web.predictions.runs import FindSource, Results, best_of_classes, labels_of, prepare, results_of
 from digits.web.request_limits import limited

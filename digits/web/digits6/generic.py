@@ -21,12 +21,12 @@ from digits.data.models.predictions import ListedImage
 from digits.kinds import Kind, UnknownKind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.datasets import views as dataset_views
 from digits.web.digits6.batches import check_readable, run_to_completion
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.models import form_views as model_form_views
-from digits.web.offload import in_thread
 from digits.web.predictions import inference as inference_views
 from digits.web.predictions import record_inputs
 from digits.web.predictions.runs import FindSource

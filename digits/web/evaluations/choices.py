@@ -21,8 +21,8 @@ from digits.data.targets.target import DatasetFit, UnfitDataset
 from digits.kinds import Kind, kind_named
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.services import services
 
 # The newest datasets among which a page looks for other records.

@@ -22,9 +22,9 @@ from digits.data.records.search import Place
 from digits.data.sources.plan import count_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
+from digits.runtime.offload import in_thread
 from digits.web.evaluations.choices import dataset_of
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.resources.evaluations import ComparedClass, ComparedPair

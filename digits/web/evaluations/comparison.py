@@ -15,13 +15,13 @@ from digits.data.models.comparison import pareto_front
 from digits.kinds.forms.request_fields import choice
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread, in_turns
 from digits.web.evaluations import compared_models
 from digits.web.evaluations.choices import check_fits, evaluation_recipe, requested_records
 from digits.web.evaluations.compared_pair import common_evaluations, describe_pair, parts_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread, in_turns
 from digits.web.resources.evaluations import Comparison, DatasetResults, ModelFacts
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import returns
@@ -161,7 +161,7 @@ def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:
 def _facts(jobs: list[ModelJob]) -> list[ModelFacts]:
     """Return the models with the metrics of their best snapshots, or the latest metrics of their trainings."""
     found = []
-    for job in in_turns(iter(jobs)):
+    for job in in_turns(jobs):
         snapshot = in_thread(job.snapshots).default
         complete = [item for item in in_thread(evaluations.load_all, job.folder) if not item.is_partial]
         measured = next((item for item in complete if item.records), None)
@@ -185,7 +185,7 @@ def _results(job_id: str) -> tuple[DatasetJob, str, list[ModelFacts], str]:
     jobs = [job for job in children if isinstance(job, ModelJob)][:MAX_RESULTS]
     has_records = manifest is not None and split in manifest.splits and manifest.splits[split].count > 0
     models = []
-    for job in in_turns(iter(jobs)):
+    for job in in_turns(jobs):
         best, has_snapshot = in_thread(compared_models.best_evaluation, job, content_hash, split, kind)
         is_latent = services().scheduler.task_state(job, job.tasks[0]).latent
         if best is not None or (has_records and has_snapshot and not is_latent):

@@ -22,6 +22,7 @@ from digits.kinds import default_kind
 from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
+from digits.runtime.offload import in_thread
 from digits.web.evaluations.choices import (
     dataset_of,
     offered_splits,
@@ -35,7 +36,6 @@ from digits.web.jobs import serializers
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import serializers as model_serializers
-from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.request_limits import limited

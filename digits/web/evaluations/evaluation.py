@@ -24,6 +24,7 @@ from digits.data.models.evaluation import Evaluation
 from digits.kinds import default_kind
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.evaluations.choices import (
     MAX_OTHERS,
     check_fits,
@@ -47,7 +48,6 @@ from digits.web.evaluations.parts import (
 from digits.web.jobs import serializers
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread
 from digits.web.records.confusion import confusion
 from digits.web.records.images import shown_size
 from digits.web.resources.encoding import describe

@@ -22,12 +22,12 @@ from digits.kinds.advice.verdict import ClassScore, Outcome, Verdict, judge
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
 from digits.kinds.views import Views
+from digits.runtime.offload import in_thread
 from digits.web.evaluations.choices import records_url
 from digits.web.evaluations.parts import EvaluatedRecords, interval_words
 from digits.web.jobs import serializers
 from digits.web.models import continuing
 from digits.web.models.network_settings import recommended
-from digits.web.offload import in_thread
 from digits.web.records.confusion import Confusion, confusion
 from digits.web.records.images import shown_size
 from digits.web.services import services

@@ -19,7 +19,7 @@ from digits.data.records.search import Place
 from digits.kinds.forms.request_fields import nearest
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views, views_of
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages
 from digits.web.resources.records import GalleryItem

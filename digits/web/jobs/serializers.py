@@ -18,8 +18,8 @@ from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
 from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
+from digits.runtime.offload import in_turns
 from digits.runtime.store import names_of
-from digits.web.offload import in_turns
 from digits.web.resources.encoding import describe
 from digits.web.resources.jobs import BriefJob, Device, Findings, JobRow, JobStatus
 from digits.web.services import services
@@ -146,7 +146,7 @@ def rows(jobs: Iterable[Job], describe: Callable[[Job], Any] = row) -> list[Any]
     does not affect the others.
     """
     rows = []
-    for job in in_turns(iter(jobs)):
+    for job in in_turns(jobs):
         try:
             rows.append(describe(job))
         except Exception as error:

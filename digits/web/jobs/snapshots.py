@@ -9,7 +9,7 @@ from digits.core.errors import BadRequest, NotFound, Unavailable
 from digits.core.model_job import ModelJob, epoch_label
 from digits.core.snapshot_list import Snapshot
 from digits.data.numbers import parse_number
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.services import services
 
 

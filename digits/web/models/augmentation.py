@@ -15,8 +15,8 @@ from digits.core.results.augmentation_preview import AugmentationPreview
 from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.models.form import ModelForm
-from digits.web.offload import in_thread
 from digits.web.request_limits import limited
 from digits.web.responses.representation import respond, respond_invalid, twin
 from digits.web.services import require_tensorflow, services

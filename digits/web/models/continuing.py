@@ -11,8 +11,8 @@ from digits.core.schedules import TITLES, Fixed
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
+from digits.runtime.offload import in_thread
 from digits.web.jobs.serializers import data_of, kind_of
-from digits.web.offload import in_thread
 from digits.web.request_limits import limited
 
 

@@ -18,10 +18,10 @@ from digits.data.models import export as exports
 from digits.data.models.export import FORMATS, ModelExport, Refusal
 from digits.kinds import standard_networks
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.offload import in_thread
 from digits.runtime.short_tasks import EXPORTED_FOLDER
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
 from digits.web.resources.exports import ExportResult, Exports, FormatRow
 from digits.web.responses.archives import archive_response, check_ending

@@ -14,10 +14,10 @@ from digits.kinds.forms.fields import NAME_LENGTH, choices
 from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import Views
+from digits.runtime.offload import in_thread, in_turns
 from digits.web.jobs import serializers
 from digits.web.models import serializers as model_serializers
 from digits.web.models.form import ModelForm
-from digits.web.offload import in_thread, in_turns
 from digits.web.services import services
 
 # The form lists this many of the newest jobs; the others can be searched.
@@ -58,8 +58,7 @@ def previous_networks(
         listed.insert(0, job)
     return {
         "previous": [
-            (serializers.row(job), model_serializers.snapshots(job, weights))
-            for job in in_turns(iter(listed))
+            (serializers.row(job), model_serializers.snapshots(job, weights)) for job in in_turns(listed)
         ],
         "has_more_models": has_more,
         "searching": bool(words),

@@ -18,7 +18,7 @@ from digits.core.task import Task
 from digits.data import manifest as manifests
 from digits.kinds import kind_named
 from digits.kinds.views import views_of
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.security.usernames import current_username
 from digits.web.services import services
 

@@ -29,12 +29,12 @@ from digits.kinds.forms.fields import (
     name_field,
     select,
 )
+from digits.runtime.offload import in_thread
 from digits.web.jobs.access import check_owner, find_job
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
-from digits.web.offload import in_thread
 from digits.web.resources.models import Model
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns

@@ -10,6 +10,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.core.results import step_traces
 from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
+from digits.runtime.offload import in_thread
 from digits.web.jobs.serializers import failure_message, job_views, manifest_of
 from digits.web.models.settings_description import (
     Settings,
@@ -19,7 +20,6 @@ from digits.web.models.settings_description import (
     describe_settings,
     known,
 )
-from digits.web.offload import in_thread
 from digits.web.resources.encoding import describe
 from digits.web.resources.models import (
     BriefModel,

@@ -32,6 +32,7 @@ from digits.kinds.forms.fields import NAME_LENGTH, errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, every_network, network, networks
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs.compute_choice import check_target, offer_targets
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import network_lint, network_settings
@@ -39,7 +40,6 @@ from digits.web.models.form import MAX_NETWORK_CHARACTERS, USUAL, ModelForm
 from digits.web.models.form_choices import next_name, offer_datasets
 from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
-from digits.web.offload import in_thread
 from digits.web.services import services
 
 # In ``own``: the fields have the settings of another model.

@@ -29,13 +29,13 @@ from digits.core.task import EVENTS_FILE
 from digits.data.archives.writing import existing, stream
 from digits.data.models.archive import INFO_FILE
 from digits.kinds.forms.request_fields import whole
+from digits.runtime.offload import in_turns
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner, requested_job
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import continuing
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
-from digits.web.offload import in_turns
 from digits.web.resources.models import Curves, Model
 from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.files import send_job_file

@@ -15,11 +15,11 @@ from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.datasets import serializers as dataset_serializers
 from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, find_dataset, shown_size
 from digits.web.records.pending import pending_words

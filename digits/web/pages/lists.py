@@ -13,10 +13,10 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
+from digits.runtime.offload import in_turns
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
 from digits.web.models import serializers as model_serializers
-from digits.web.offload import in_turns
 from digits.web.pages.rows import list_row, output_fields, pretrained_row
 from digits.web.resources.lists import (
     DatasetRows,
@@ -47,7 +47,7 @@ def index() -> Response:
         datasets=[serializers.brief(job) for job in lists["datasets"]],
         models=[
             model_serializers.brief_model(job)
-            for job in in_turns(iter(lists["models"]))
+            for job in in_turns(lists["models"])
             if isinstance(job, ModelJob)
         ],
         damaged=[serializers.brief(job) for job in lists["damaged"]],

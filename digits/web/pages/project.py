@@ -18,10 +18,10 @@ from digits.data.models.evaluation import Evaluation
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.versions import CreateVersion
 from digits.kinds.views import Views, views_of
+from digits.runtime.offload import in_thread, in_turns
 from digits.web.datasets.serializers import version_of
 from digits.web.evaluations.compared_pair import decision_of
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread, in_turns
 from digits.web.records.images import find_dataset
 from digits.web.responses.pages import render_in_turns
 from digits.web.services import services
@@ -56,7 +56,7 @@ def show(job_id: str) -> str:
     family, views = store.index.family(asked), views_of(asked.data_kind)
     children = (job for each in family for job in store.children(each))
     models = [*islice((job for job in children if isinstance(job, ModelJob)), MAX_MODELS)]
-    manifests = {each.id: manifest for each in in_turns(iter(family)) if (manifest := each.manifest())}
+    manifests = {each.id: manifest for each in in_turns(family) if (manifest := each.manifest())}
     finished = [each for each in family if each.id in manifests]
     benchmark = in_thread(_benchmark, [(each, manifests[each.id]) for each in finished], models)
     measured = {each.job.id: each for each in benchmark.models} if benchmark else {}
@@ -67,8 +67,8 @@ def show(job_id: str) -> str:
         name=first.recipe.parent_name if isinstance(first.recipe, CreateVersion) else first.name,
         views=views,
         metric=views.metric(asked.data_kind.metric),
-        versions=[_version(each, manifests) for each in in_turns(iter(family))],
-        models=[(serializers.row(job), measured.get(job.id)) for job in in_turns(iter(ranked))],
+        versions=[_version(each, manifests) for each in in_turns(family)],
+        models=[(serializers.row(job), measured.get(job.id)) for job in in_turns(ranked)],
         benchmark=benchmark,
         best=_best(benchmark, views) if benchmark else None,
         newest=next(iter(finished), None),

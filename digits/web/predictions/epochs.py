@@ -17,9 +17,9 @@ from digits.data.records.search import Place
 from digits.kinds.forms.request_fields import whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.snapshots import requested_snapshot, spread_snapshots
-from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, shown_size
 from digits.web.resources.predictions import EpochPredictions, FollowedRecords

@@ -28,10 +28,10 @@ from digits.kinds.forms.request_fields import flag, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.predictions.rendering import Prediction, check_options
 from digits.kinds.views import views_of
+from digits.runtime.offload import each_in_thread, in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.jobs.snapshots import requested_snapshot
-from digits.web.offload import each_in_thread, in_thread
 from digits.web.predictions.inputs import Input, input_of, saved
 from digits.web.predictions.runs import may_resize
 from digits.web.predictions.view_choice import (

@@ -20,8 +20,8 @@ from digits.kinds.decoding import ReadInput, RecordArray, StoredImage
 from digits.kinds.forms.request_fields import parse_integer
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import InputRequest, views_of
+from digits.runtime.offload import in_thread
 from digits.runtime.trash import SMALL_BYTES
-from digits.web.offload import in_thread
 from digits.web.records.images import find_dataset, open_record
 from digits.web.services import services
 

@@ -21,11 +21,11 @@ from digits.kinds.decoding import SmallArray, SmallImage
 from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import Activity, error_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.offload import in_thread
 from digits.web.predictions import record_inputs
 from digits.web.predictions.runs import (
     FindSource,

@@ -23,8 +23,8 @@ from digits.kinds.forms.fields import resolve_files
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.predictions.record_inputs import Request, save, save_inputs
 from digits.kinds.views import InputRecord, views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.predictions.inputs import input_request
 from digits.web.predictions.runs import FindSource, Source, limit_of_request, may_resize
 from digits.web.services import services

@@ -36,10 +36,10 @@ from digits.data.sources.path_rules import ImageTree
 from digits.data.sources.plan import UnusableSource, count_of, show
 from digits.kinds.forms.request_fields import flag
 from digits.kinds.views import Views, views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread
 from digits.web.request_limits import limited
 from digits.web.services import services
 

@@ -13,7 +13,7 @@ from wtforms import Form
 from digits.core.errors import BadRequest, NotFound
 from digits.kinds import Kind, PredictionView, prediction_views
 from digits.kinds.predictions.rendering import Prediction, View, check_options
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.services import services
 
 # The field of DIGITS 6, and a shorter name.

@@ -31,10 +31,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions.export import formats_of
 from digits.kinds.versions.pending_edits import Pending
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
 from digits.web.jobs.query import MAX_PAGE, Page
-from digits.web.offload import in_thread
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import (
     RecordImages,

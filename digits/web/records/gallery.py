@@ -13,7 +13,7 @@ from digits.data.records.records import Record, SplitReader
 from digits.data.records.search import Place
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.records.images import RecordImages, decoded_labels, describe_record
 from digits.web.resources.encoding import describe
 from digits.web.resources.records import GalleryItem

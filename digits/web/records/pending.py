@@ -7,7 +7,7 @@ from digits.core.files import UnreadableFile
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.versions import pending_edits
 from digits.kinds.versions.pending_edits import Pending
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 
 
 def pending(job: DatasetJob) -> Pending:

@@ -18,8 +18,8 @@ from digits.data.sources.plan import UnusableSource
 from digits.kinds.versions import pending_edits
 from digits.kinds.versions.pending_edits import Change, Place, TooManyChanges
 from digits.kinds.versions.versions import MAX_EDITS, check_edits
+from digits.runtime.offload import each_in_thread, in_thread
 from digits.web.jobs.access import check_owner
-from digits.web.offload import each_in_thread, in_thread
 from digits.web.records.images import find_dataset, finished_manifest
 from digits.web.records.pending import pending, unreadable
 from digits.web.resources.pending_edits import PendingEdits

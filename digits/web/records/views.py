@@ -27,7 +27,7 @@ from digits.data.targets.target_image import TargetImage
 from digits.kinds.decoding import RecordTarget, RecordThumbnail, ResizedImage, StoredImage
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.records.images import (
     THUMBNAIL_SIDE,
     decoded_labels,

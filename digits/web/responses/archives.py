@@ -8,7 +8,7 @@ from flask import Response
 
 from digits.core.errors import BadRequest
 from digits.data.archives.writing import MEDIA_TYPES
-from digits.web.offload import each_in_thread
+from digits.runtime.offload import each_in_thread
 
 
 def check_ending(ending: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from flask import stream_template
 
-from digits.web.offload import in_turns
+from digits.runtime.offload import in_turns
 
 # Between two checks of the time. A check takes about as long as one of the thousands of pieces of a page.
 PIECES_PER_CHECK = 32

@@ -16,7 +16,7 @@ import argon2
 from werkzeug.http import parse_cookie
 
 from digits.core.settings import LoginPolicy, Settings
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.security.environ import FORWARDED, Environ, query_of, wants_page
 from digits.web.security.peers import CONNECTION, Peer
 from digits.web.security.redirects import site_path

@@ -19,7 +19,7 @@ from werkzeug.formparser import FormDataParser
 from werkzeug.sansio.multipart import Data, Epilogue, Field, File, MultipartDecoder, NeedData, State
 
 from digits.data import loose_json
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.security.bodies import MAX_BODY_BYTES
 from digits.web.security.environ import FORM, MULTIPART
 

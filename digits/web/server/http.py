@@ -28,7 +28,7 @@ from gevent.lock import BoundedSemaphore
 from gevent.pool import Pool
 from gevent.pywsgi import LoggingLogAdapter, WSGIHandler, WSGIServer
 
-from digits.runtime.turns import begin_turn, end_long_turn
+from digits.runtime.offload import begin_turn, end_long_turn
 from digits.web.loop_watch import LoopWatch
 from digits.web.security.environ import WEBSOCKET
 from digits.web.security.peers import CONNECTION, Peer

@@ -35,6 +35,7 @@ from digits.runtime.executors.local import LocalExecutor
 from digits.runtime.executors.pools import Executors, limits
 from digits.runtime.executors.targets import configured_clusters
 from digits.runtime.inference_servers import InferenceServers
+from digits.runtime.offload import in_thread
 from digits.runtime.request_batches import RequestBatches
 from digits.runtime.scheduler import Scheduler
 from digits.runtime.short_tasks import ShortTasks
@@ -44,7 +45,6 @@ from digits.runtime.tensorboards import TensorBoards
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
-from digits.web.offload import in_thread
 from digits.web.services import tensorboard
 from digits.web.services.clusters import Clusters
 from digits.web.services.folder_sizes import FolderSizes

@@ -17,7 +17,7 @@ from digits.core.job import DeviceRequest
 from digits.core.task import Failure
 from digits.runtime.executors.cluster import ClusterExecutor, Finding, Overview
 from digits.runtime.executors.folder_check import check_folder
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import gevent
 
 from digits.core.files import tree_bytes
 from digits.core.job import Job
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 
 # A page waits this long for a size that was never measured.
 PATIENCE_SECONDS = 0.25

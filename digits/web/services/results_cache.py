@@ -7,7 +7,7 @@ from collections import OrderedDict
 from pathlib import Path
 
 from digits.data.models.prediction_results import PredictionResults
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 
 # One of 100,000 images takes a megabyte.
 KEPT = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from digits.data.data_roots import FileType, Roots
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 
 
 class OffloadedRoots(Roots):

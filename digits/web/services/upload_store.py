@@ -41,7 +41,7 @@ from digits.data.archives import unpacking
 from digits.data.archives.file_names import uploaded_name
 from digits.data.archives.unpacking import Limits, Unpacking, UnpackingProgress
 from digits.runtime.executors.processes import boot_id
-from digits.web.offload import in_thread
+from digits.runtime.offload import in_thread
 from digits.web.services.running_time import RunningTime
 
 UNFINISHED_SECONDS = 24 * 3600.0

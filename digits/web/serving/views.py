@@ -18,10 +18,10 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.data.manifest import Manifest
 from digits.data.models import production
 from digits.data.models.production import Production
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.offload import in_thread
 from digits.web.resources.actions import Removed
 from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor
 from digits.web.responses.pages import render_in_turns

@@ -13,7 +13,7 @@ patch_standard_library()
 import os
 from digits.runtime.executors.cluster import Unreachable
 from digits.runtime.executors.commands import Commands
-from digits.runtime.threads import in_thread
+from digits.runtime.offload import in_thread
 
 commands = Commands(os.environ, seconds=1)
 print(in_thread(commands.run, "sh", "-c", "echo out; echo err >&2; exit 3"))
