@@ -8,7 +8,8 @@ have the same rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,27 +93,37 @@ class Pace:
 class TimeLeft:
     """Estimates how long the rest of a training takes, from the steps and the pauses between them since ``first_step``.
 
+    All time since the previous call of `begin`, `stepped` or `paused` belongs to the next one, so that none is lost.
+
     The first ``head_steps`` of ``total_steps`` train only the head: the expected time of one of them is the
-    ``head_share`` of a later step, until both have been measured.
+    ``head_share`` of a later step, until both have been measured. ``clock`` returns seconds.
     """
 
     first_step: int
     total_steps: int
     head_steps: int = 0
     head_share: float = 1.0
+    clock: Callable[[], float] = time.monotonic
     _of_head: list[float] = field(default_factory=lambda: [0.0, 0.0])  # the measured steps and their seconds
     _later: list[float] = field(default_factory=lambda: [0.0, 0.0])
     _paused: float = 0.0
     _paused_at: int = 0
+    _noted: float = 0.0
 
-    def stepped(self, step: int, count: int, seconds: float) -> None:
-        """Note that ``count`` steps, up to ``step``, took ``seconds``."""
+    def begin(self) -> None:
+        """Ignore the time until now, for what happens only once."""
+        self._lap()
+
+    def stepped(self, step: int, count: int) -> None:
+        """Note that ``count`` steps, up to ``step``, have been taken."""
         phase = self._of_head if step <= self.head_steps else self._later
-        phase[0], phase[1] = phase[0] + count, phase[1] + seconds
+        phase[0], phase[1] = phase[0] + count, phase[1] + self._lap()
 
-    def paused(self, step: int, seconds: float) -> None:
-        """Note that validations and snapshots after ``step`` took ``seconds``. They are due at regular intervals."""
-        self._paused, self._paused_at = self._paused + seconds, step
+    def paused(self, step: int, steps: int = 0) -> None:
+        """Note a validation, a snapshot or the like after ``step``, due at regular intervals; it includes ``steps``."""
+        count, seconds = self._of_head if step <= self.head_steps else self._later
+        usual = steps * seconds / count if count else 0.0
+        self._paused, self._paused_at = self._paused + max(0.0, self._lap() - usual), step
 
     def seconds(self, step: int) -> float | None:
         """Return the estimate after ``step`` steps; None before any has been measured."""
@@ -126,6 +137,10 @@ class TimeLeft:
         steps += (self.total_steps - step - of_head) * every
         done = self._paused_at - self.first_step
         return steps + (self._paused / done * (self.total_steps - step) if done > 0 else 0.0)
+
+    def _lap(self) -> float:
+        noted, self._noted = self._noted, self.clock()
+        return self._noted - noted
 
 
 def max_steps(is_resident: bool, step_bytes: int) -> int:

@@ -131,15 +131,12 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a step function: ``count`` steps, or an extended one.
-
-    Its time ``is_representative`` of those that follow.
-    """
+    """A call of a step function: ``count`` steps, or an extended one. The first one of each kind ``builds`` a graph."""
 
     count: int
     is_extended: bool
     is_profiled: bool
-    is_representative: bool
+    builds: bool
 
 
 class Trainer:
@@ -180,7 +177,7 @@ class Trainer:
         self._profiler = Profiler(traces, job_folder, self._recipe.traces_interval, first_step)
         self._validated = -1  # the step of the latest validation
         self._wants_pictures = False
-        self._has_extended = False  # whether the graph of an extended step has been built
+        self._extended: StepFunction | None = None  # that built the graph of an extended step
         self._measuring_interval = measuring_interval(self._timeline.total_steps)
         self._statistics: tuple[int, dict[str, float]] = (0, {})  # of the step with this number
         self._stepped = self._waited = (
@@ -223,7 +220,7 @@ class Trainer:
         ended_early = self._reason_at_resume()
         while (validations or snapshots) and not ended_early:
             self._train_until(min(due[0].step for due in (validations, snapshots) if due))
-            epoch, is_due, began = self._timeline.epoch(self.step), False, time.monotonic()
+            epoch, is_due = self._timeline.epoch(self.step), False
             if validations and validations[0].step == self.step:
                 self._report(self._rows.cut())
                 epoch = validations.pop(0).epoch
@@ -236,7 +233,7 @@ class Trainer:
             if is_due or ended_early or is_best:
                 self._save_epoch(epoch, is_last=bool(ended_early) or self._is_last_step)
             self._write_histograms()
-            self._left.paused(self.step, time.monotonic() - began)
+            self._left.paused(self.step)
         if ended_early:
             log.info(ended_early)
         self._progress("", now=True)
@@ -294,15 +291,13 @@ class Trainer:
             before_measured = next_measured(self.step, self._measuring_interval) - 1 - self.step
             is_extended = is_extended or before_measured == 0
             counts.append(max(1, before_measured))
-        # The first step of a phase and the first one with pictures or statistics also build their graphs, and steps
-        # with pictures compute more: do not count their time.
+        # The first step of a phase and the first one with pictures or statistics also build their graphs.
         is_first = self.step in (self._first_step, self._steps.head_steps)
-        is_representative = not is_first and not self._wants_pictures
         return Call(
             min(counts),
             is_extended,
             is_profiled=unprofiled == 0 and self._gang.is_lead,
-            is_representative=is_representative and (self._has_extended or not is_extended),
+            builds=is_first or (is_extended and self._extended is not self._next_function),
         )
 
     def _advance(self, call: Call) -> None:
@@ -310,6 +305,7 @@ class Trainer:
         if self.step and self.step == self._steps.head_steps:
             self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
             log.info("Training all layers from here on")
+        draws = self._wants_pictures
         began, waited = time.monotonic(), self._gang.waited
         with self._profiler.profiling(self.step + 1) if call.is_profiled else contextlib.nullcontext():
             metrics = self._extended_step() if call.is_extended else self._take_steps(call.count)
@@ -317,13 +313,18 @@ class Trainer:
         if self._averaging_interval > 1:
             metrics = self._gang.reduce(metrics * np.float32(self._share))
         seconds = time.monotonic() - began
-        if call.is_representative:
+        is_representative = not call.builds and not draws
+        if is_representative:
             stopping.reserve("a call of steps", seconds)
-            self._left.stepped(self.step, len(metrics), seconds)
+            self._left.stepped(self.step, len(metrics))
             self._stepped, self._waited = self._stepped + seconds, self._waited + self._gang.waited - waited
+        elif call.builds:
+            self._left.begin()
+        else:  # pictures follow every validation
+            self._left.paused(self.step, len(metrics))
         if not call.is_extended:
             self._pace.update(len(metrics), seconds)
-        self._report(self._rows.add(metrics, seconds if call.is_representative else None))
+        self._report(self._rows.add(metrics, seconds if is_representative else None))
         self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
 
     def _save_what_is_due(self, end: int, is_common: bool) -> None:
@@ -358,7 +359,7 @@ class Trainer:
         numerics.check_losses(metrics[:, 0], self.step, [rate], self._checkpoints.has_snapshots)
         if self._wants_pictures:
             self._reports.train_board.pictures(self.step + 1, pictures)
-        self._wants_pictures, self._has_extended = False, True
+        self._wants_pictures, self._extended = False, self._next_function
         self._statistics = self.step + 1, statistics
         return metrics
 

@@ -22,20 +22,54 @@ def test_the_steps_of_a_training_are_rounded_up() -> None:
     assert Timeline(3, 0.1 + 0.2).total_steps == 1
 
 
+class Clock:
+    """Seconds that pass only when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def after(self, seconds: float) -> None:
+        self.now += seconds
+
+
 def test_the_time_left_counts_both_phases_and_the_validations() -> None:
-    left = TimeLeft(first_step=0, total_steps=100, head_steps=20, head_share=0.25)
+    clock = Clock()
+    left = TimeLeft(first_step=0, total_steps=100, head_steps=20, head_share=0.25, clock=clock)
     assert left.seconds(1) is None
-    left.stepped(step=10, count=5, seconds=5.0)
+    clock.after(50.0)  # to build the graph
+    left.begin()
+    clock.after(5.0)
+    left.stepped(step=10, count=5)
     assert left.seconds(10) == pytest.approx(
         10 * 1 + 80 * 4
     )  # a later step is expected to take four times as long
-    left.paused(step=10, seconds=3.0)
+    clock.after(3.0)
+    left.paused(step=10)
     assert left.seconds(10) == pytest.approx(10 * 1 + 80 * 4 + 27)
-    left.stepped(step=22, count=1, seconds=2.0)
+    clock.after(2.0)
+    left.stepped(step=22, count=1)
     assert left.seconds(22) == pytest.approx(78 * 2 + 0.3 * 78)
-    resumed = TimeLeft(first_step=60, total_steps=100, head_steps=20, head_share=0.25)
-    resumed.stepped(step=70, count=5, seconds=5.0)
+    resumed = TimeLeft(first_step=60, total_steps=100, head_steps=20, head_share=0.25, clock=clock)
+    resumed.begin()
+    clock.after(5.0)
+    resumed.stepped(step=70, count=5)
     assert resumed.seconds(70) == pytest.approx(30)
+
+
+def test_no_time_between_steps_is_lost_and_steps_that_also_pause_count_once() -> None:
+    clock = Clock()
+    left = TimeLeft(first_step=0, total_steps=100, clock=clock)
+    left.begin()
+    for step in range(1, 11):
+        clock.after(1.5)  # a step, and then its report
+        left.stepped(step, count=1)
+    clock.after(4.0)
+    left.paused(step=10)
+    clock.after(1.5 + 6.0)  # a step, and its pictures
+    left.paused(step=11, steps=1)
+    assert left.seconds(11) == pytest.approx(89 * 1.5 + 10 / 11 * 89)
 
 
 def test_milestones_never_exceed_the_epochs_of_the_training() -> None:

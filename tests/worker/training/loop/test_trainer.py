@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import functools
 import itertools
 import json
 import os
@@ -330,6 +331,41 @@ def test_images_and_charts_for_tensorboard(trained: Any, in_child: Any) -> None:
     } <= tags
     assert {"loss", "g_loss"} <= _tensorboard(outcome.job_folder / "tb" / "val")
     assert in_child(_texts, outcome.job_folder / "tb" / "train") == {"note": [b"fakes of 144"]}
+
+
+def test_the_time_left_expects_the_pictures_that_follow_each_validation(
+    train: Any, tensorflow: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from digits.worker.training.loop import trainer
+    from digits.worker.training.loop.validation import Validation
+    from digits.worker.training.step.step_function import StepFunction
+
+    now = [0.0]
+
+    def slow_down(owner: type, name: str, seconds: float) -> None:
+        run = getattr(owner, name)
+
+        def slow(*arguments: Any) -> Any:
+            result = run(*arguments)
+            now[0] += seconds * (len(result) if name == "steps" else 1)
+            return result
+
+        monkeypatch.setattr(owner, name, slow)
+
+    slow_down(StepFunction, "steps", 1.0)
+    slow_down(StepFunction, "extended_step", 9.0)
+    slow_down(Validation, "run", 4.0)
+    monkeypatch.setattr(trainer, "TimeLeft", functools.partial(trainer.TimeLeft, clock=lambda: now[0]))
+    outcome = train(networks.GAN, epochs=10, snapshot_interval=0)
+    # Before the validation after each epoch of eight steps, of which the first also draws pictures.
+    found = {
+        round(10 * event.fraction): event.seconds_left
+        for event in outcome.of(Progressed)
+        if event.doing == "Validating" and event.fraction
+    }
+    assert list(found) == [*range(1, 11)]
+    for epoch in range(3, 10):
+        assert found[epoch] == pytest.approx((10 - epoch) * (7 + 9 + 4), rel=0.2)
 
 
 def _texts(folder: Path) -> dict[str, list[bytes]]:
