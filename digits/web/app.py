@@ -59,18 +59,16 @@ from digits.web.records import views as record_views
 from digits.web.request_limits import LIMITS
 from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body, with_box
-from digits.web.responses.json import ResourceProvider
 from digits.web.responses.negotiation import answer_twins, wants_json
+from digits.web.responses.representation import ResourceProvider
 from digits.web.security.auth import Auth, open_auth
-from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES, MAX_IMAGE_BYTES
-from digits.web.security.bounded_request import BoundedRequest
-from digits.web.security.form_tokens import protect_forms
+from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES, MAX_IMAGE_BYTES, BoundedRequest
 from digits.web.security.gate import Gate
 from digits.web.security.login import login_blueprint
 from digits.web.security.origin import guard_views
 from digits.web.security.redirects import own_address
 from digits.web.security.secrets import read_or_make_secret
-from digits.web.security.usernames import shown_username
+from digits.web.security.sessions import shown_username
 from digits.web.services import Services
 from digits.web.serving import views as serving_views
 
@@ -129,8 +127,7 @@ def create_app(
     app.extensions["digits"] = services
     auth = open_auth(settings)
     app.secret_key = read_or_make_secret(settings.state_dir / "form-key")
-    protect_forms(app, settings.port)
-    guard_views(app)
+    guard_views(app, settings.port)
     answer_twins(app)
     add_kinds(app)
     app.register_blueprint(login_blueprint(auth))

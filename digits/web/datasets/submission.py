@@ -24,7 +24,7 @@ from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.dataset_recommendation import Advice
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.summary import SourceSummary, Suggestion
-from digits.web.security.usernames import login_name
+from digits.web.security.sessions import login_name
 from digits.web.services import services
 from digits.web.services.upload_store import Upload
 

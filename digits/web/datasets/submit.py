@@ -12,7 +12,7 @@ from digits.core.recipe import CreateDataset
 from digits.data.samples.catalog import Sample
 from digits.kinds import kind_named
 from digits.kinds.jobs import DatasetJob
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 from digits.web.services import services
 
 SAMPLES_KIND = "image-classification"

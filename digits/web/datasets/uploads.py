@@ -19,8 +19,8 @@ from digits.data.archives.zip_names import encoding_named
 from digits.web.datasets.serializers import describe_upload
 from digits.web.resources.uploads import Uploads, UploadState
 from digits.web.responses.representation import respond, returns
-from digits.web.security.bounded_request import pieces_of_body
-from digits.web.security.usernames import current_username, login_name
+from digits.web.security.bodies import pieces_of_body
+from digits.web.security.sessions import current_username, login_name
 from digits.web.services import services
 from digits.web.services.upload_store import TooLarge, Upload
 

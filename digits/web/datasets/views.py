@@ -45,7 +45,7 @@ from digits.web.resources.datasets import CreatedDataset, Dataset, ResizedExampl
 from digits.web.responses.negotiation import json_only
 from digits.web.responses.pages import render_in_turns
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
-from digits.web.security.usernames import login_name
+from digits.web.security.sessions import login_name
 from digits.web.services import services
 
 blueprint = Blueprint("datasets", __name__)

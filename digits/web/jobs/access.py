@@ -10,7 +10,7 @@ from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.kinds.jobs import DatasetJob
-from digits.web.security.usernames import login_name
+from digits.web.security.sessions import login_name
 from digits.web.services import services
 
 _KINDS: dict[str, type[Job]] = {

@@ -17,7 +17,7 @@ from digits.web.models.submission import EVERYTHING, Submission
 from digits.web.resources.datasets import DatasetRecommendation
 from digits.web.resources.models import CreatedModels, Model
 from digits.web.responses.representation import respond, respond_invalid, returns, twin
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 from digits.web.services import services
 
 blueprint = Blueprint("model_form", __name__)

@@ -19,7 +19,7 @@ from digits.data import manifest as manifests
 from digits.kinds import kind_named
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 from digits.web.services import services
 
 

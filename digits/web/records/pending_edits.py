@@ -24,7 +24,7 @@ from digits.web.records.images import find_dataset, finished_manifest
 from digits.web.records.pending import pending, unreadable
 from digits.web.resources.pending_edits import PendingEdits
 from digits.web.responses.representation import returns
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 
 blueprint = Blueprint("pending_edits", __name__)
 

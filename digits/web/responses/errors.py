@@ -7,15 +7,7 @@ from typing import Any
 
 from flask import get_template_attribute, request
 
-# The endings of paths that only programs use.
-_PROGRAM_ENDINGS = (".json", "/upload_archive")
-_PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
 _PROTOCOL = re.compile(r"/serve/[^/]+/v[12](/|\Z)")
-
-
-def is_always_json(path: str) -> bool:
-    """Return whether errors at ``path`` are JSON for all clients, because only programs use it."""
-    return path.endswith(_PROGRAM_ENDINGS) or bool(_PREDICTING.match(path))
 
 
 def with_box(body: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any, TypeVar
@@ -11,13 +12,14 @@ from werkzeug.datastructures import MIMEAccept
 from werkzeug.http import parse_accept_header
 from werkzeug.routing import Rule
 
-from digits.web.responses.errors import is_always_json
-
 Environ = dict[str, Any]
 View = TypeVar("View", bound=Callable[..., Any])
 
 # Forms cannot send these, so their responses are never shown as pages.
 _METHODS_OF_PROGRAMS = frozenset(("PUT", "PATCH", "DELETE"))
+# Only programs use these paths, so that errors there are JSON for all clients.
+_PROGRAM_ENDINGS = (".json", "/upload_archive")
+_PREDICTING = re.compile(r"/serve/|/models/[^/]+/predict\Z")
 
 
 @lru_cache(maxsize=64)
@@ -32,9 +34,11 @@ def is_from_program(environ: Environ) -> bool:
 
     It prefers JSON to HTML, sends ``X-Requested-With``, or uses a path or a method that only programs use.
     """
+    path = environ.get("PATH_INFO", "")
     return (
         environ["REQUEST_METHOD"] in _METHODS_OF_PROGRAMS
-        or is_always_json(environ.get("PATH_INFO", ""))
+        or path.endswith(_PROGRAM_ENDINGS)
+        or _PREDICTING.match(path) is not None
         or "HTTP_TUS_RESUMABLE" in environ
         or bool(environ.get("HTTP_X_REQUESTED_WITH"))
         or prefers_json(environ.get("HTTP_ACCEPT", ""))

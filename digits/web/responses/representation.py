@@ -6,14 +6,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from flask import Blueprint, Response, jsonify, make_response, redirect, request
+from flask.json.provider import DefaultJSONProvider
 from msgspec import Struct
 from werkzeug.wrappers import Response as AnyResponse
 
+from digits.web.resources.encoding import as_json
 from digits.web.resources.errors import ErrorFacts, InvalidForm
 from digits.web.responses.negotiation import wants_json
 from digits.web.responses.pages import render_in_turns
 
 View = TypeVar("View", bound=Callable[..., Any])
+
+
+class ResourceProvider(DefaultJSONProvider):
+    """Also encodes resources, in responses and in the data of pages, with the keys in the order of their fields."""
+
+    sort_keys = False
+
+    @staticmethod
+    def default(value: Any) -> Any:
+        """Return JSON values for ``value``; raises TypeError."""
+        return as_json(value) if isinstance(value, Struct) else DefaultJSONProvider.default(value)
 
 
 def render(page: str, *, part: str = "", **context: Any) -> Response:

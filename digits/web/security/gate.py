@@ -40,8 +40,7 @@ from digits.web.security.environ import (
     shortened,
 )
 from digits.web.security.headers import with_headers
-from digits.web.security.hosts import Hosts, without_port
-from digits.web.security.origin import check_origin
+from digits.web.security.origin import Hosts, check_origin, without_port
 from digits.web.security.rate_limit import LOGINS_PER_MINUTE, RateLimiter
 from digits.web.security.redirects import site_path
 from digits.web.security.refusal_log import RefusalLog
@@ -205,7 +204,7 @@ class Gate:
         if not coding and (len(length) > 18 or int(length) > limit):
             raise too_large(limit)
         if not is_upgrade(environ):
-            environ["wsgi.input"] = environ[BODY] = Body(environ["wsgi.input"], limit, request_line(environ))
+            environ["wsgi.input"] = environ[BODY] = Body(environ, limit)
 
     def _limit(self, environ: Environ) -> int:
         path = environ.get("PATH_INFO", "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from digits.web.security.environ import (
@@ -14,7 +13,7 @@ from digits.web.security.environ import (
     Environ,
     StartResponse,
 )
-from digits.web.security.hosts import HOST
+from digits.web.security.origin import HOST
 
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -53,7 +52,7 @@ def with_headers(environ: Environ, start_response: StartResponse) -> StartRespon
             added["Content-Security-Policy"] = content_security_policy(
                 environ[NONCE], environ.get("HTTP_HOST", "")
             )
-        if _is_json(headers):
+        if any(name.lower() == "content-type" and "json" in value.lower() for name, value in headers):
             added["Cache-Control"] = "no-store"
         body = environ.get(BODY)
         if body is not None and body.is_broken:
@@ -63,7 +62,3 @@ def with_headers(environ: Environ, start_response: StartResponse) -> StartRespon
         return start_response(status, kept, *([exc_info] if exc_info else []))
 
     return start
-
-
-def _is_json(headers: Iterable[tuple[str, str]]) -> bool:
-    return any(name.lower() == "content-type" and "json" in value.lower() for name, value in headers)

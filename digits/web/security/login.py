@@ -15,8 +15,7 @@ from digits.web.responses.negotiation import wants_json
 from digits.web.security.auth import LONGEST_PASSWORD, Auth
 from digits.web.security.environ import VISITOR
 from digits.web.security.redirects import safe_next
-from digits.web.security.sessions import cookie_header
-from digits.web.security.usernames import USERNAME_COOKIE, checked_username
+from digits.web.security.sessions import USERNAME_COOKIE, checked_username, cookie_header
 
 
 class LoginForm(FlaskForm):  # type: ignore[misc]

@@ -1,8 +1,9 @@
-"""Logins as signed cookies, and the attributes of cookies."""
+"""Logins as signed cookies, the attributes of cookies, and the user names that label jobs."""
 
 from __future__ import annotations
 
 import logging
+import re
 import secrets
 import threading
 import time
@@ -11,10 +12,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from flask import Request
 from itsdangerous import BadData, URLSafeSerializer
 from werkzeug.http import dump_cookie
 
+from digits.core.errors import BadRequest
 from digits.core.files import MissingFile, UnreadableFile, read_json, write_json
+from digits.web.security.environ import VISITOR
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +29,8 @@ RENEW_SECONDS = 3600
 _ALL = ""
 # Sessions that ended early and are stored before those that have expired since are forgotten.
 MAX_ENDED = 10_000
+USERNAME_COOKIE = "username"
+USERNAME = re.compile(r"\w[\w.@+-]{0,63}")
 
 
 @dataclass(frozen=True)
@@ -146,3 +152,38 @@ def cookie_path(environ: Mapping[str, Any]) -> str:
 
 def is_https(environ: Mapping[str, Any]) -> bool:
     return environ.get("wsgi.url_scheme") == "https"
+
+
+def login_name(request: Request, given: str | None = None) -> str | None:
+    """The user name of this request: from its session, else the one ``given``, else from its cookie.
+
+    Raises BadRequest if the one ``given`` is not a valid name.
+    """
+    argument, kept = checked_username(given) if given else "", request.cookies.get(USERNAME_COOKIE, "")
+    visitor: Visitor = request.environ.get(VISITOR, Visitor())
+    in_session = visitor.session.username if visitor.session else ""
+    return in_session or argument or (kept if USERNAME.fullmatch(kept) else None)
+
+
+def current_username(request: Request) -> str | None:
+    """The `login_name` of this request, given by its argument ``username``; raises BadRequest."""
+    return login_name(request, request.args.get("username") or request.form.get("username"))
+
+
+def shown_username(request: Request) -> str | None:
+    """The name to show on a page: like `current_username`, but ignoring form fields and invalid names."""
+    try:
+        return login_name(request, request.args.get("username"))
+    except BadRequest:
+        return None
+
+
+def checked_username(text: str) -> str:
+    """Strip ``text``; raises BadRequest if it is not a valid user name."""
+    name = text.strip()
+    if not USERNAME.fullmatch(name):
+        raise BadRequest(
+            "A user name has 1 to 64 letters, digits, dots, dashes, underscores, plus or at signs, "
+            "and starts with a letter, digit or underscore."
+        )
+    return name

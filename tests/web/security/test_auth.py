@@ -16,13 +16,12 @@ from flask.testing import FlaskClient
 from digits.core.errors import BadRequest
 from digits.core.settings import Settings
 from digits.web.security.auth import Auth, open_auth
-from digits.web.security.form_tokens import protect_forms
 from digits.web.security.gate import Gate
 from digits.web.security.login import login_blueprint
+from digits.web.security.origin import guard_views
 from digits.web.security.redirects import safe_next
 from digits.web.security.secrets import ExposureError, made_token
-from digits.web.security.sessions import Sessions
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import Sessions, current_username
 
 PASSWORD = "correct horse"
 TOKEN = "t" * 43
@@ -39,7 +38,7 @@ def make_app(auth: Auth, **gate: Any) -> flask.Flask:
     app.secret_key = "s" * 32
     login = "{% for field in form %}{{ field }}{{ field.errors }}{% endfor %}[{{ next }}]{{ csrf_token() }}"
     app.jinja_env.loader = jinja2.DictLoader({"login.html": login})
-    protect_forms(app)
+    guard_views(app)
     app.register_blueprint(login_blueprint(auth))
 
     @app.route("/name", methods=["GET", "POST"])

@@ -20,13 +20,12 @@ import pytest
 from werkzeug.test import EnvironBuilder, TestResponse, run_wsgi_app
 from werkzeug.wrappers import Request
 
-from digits.web.security import hosts as host_names
+from digits.web.security import origin
 from digits.web.security.auth import Auth
 from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
 from digits.web.security.environ import KEEPS_POLICY, NONCE, VISITOR
 from digits.web.security.gate import Gate
-from digits.web.security.hosts import Hosts
-from digits.web.security.origin import is_opened_by_another_site, origin_matches
+from digits.web.security.origin import Hosts, is_opened_by_another_site, origin_matches
 from digits.web.security.peers import CONNECTION, Peer
 from digits.web.security.sessions import Sessions
 from tests.failing_disk import few_descriptors
@@ -162,7 +161,7 @@ def test_bound_address_is_accepted() -> None:
 def test_server_on_all_addresses_accepts_only_those_of_this_machine(
     everywhere: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host_names.socket, "gethostname", lambda: "Machine")
+    monkeypatch.setattr(origin.socket, "gethostname", lambda: "Machine")
     addresses = [SimpleNamespace(address=text) for text in ("10.0.0.7", "FE80::7%eth0")]
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"eth0": addresses})
     hosts = Hosts(everywhere)

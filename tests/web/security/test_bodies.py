@@ -10,8 +10,7 @@ import flask
 import pytest
 from werkzeug.exceptions import BadRequest, RequestEntityTooLarge
 
-from digits.web.security.bodies import MAX_BODY_BYTES
-from digits.web.security.bounded_request import MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
+from digits.web.security.bodies import MAX_BODY_BYTES, MAX_JSON_BYTES, QUICK_FORM_BYTES, BoundedRequest
 from tests.site import Site
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
