@@ -107,7 +107,7 @@ boards = TensorBoards() if "board" not in arguments else TensorBoards(program=Pa
 @app.route("/pre/tensorboard/<job_id>/", defaults={"path": ""}, methods=["GET", "POST"])
 @app.route("/pre/tensorboard/<job_id>/<path:path>", methods=["GET", "POST"])
 def board(job_id: str, path: str) -> flask.Response:
-    url = tensorboard.url_of("/pre", job_id)
+    url = f"/pre/tensorboard/{job_id}/"
     return tensorboard.proxy(boards, job_id, Path(arguments["logdir"]), path, flask.request, url)
 
 

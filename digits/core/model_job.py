@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +24,7 @@ from digits.core.task import Task
 
 NETWORK_FILE = "network.py"
 TENSORBOARD_FOLDER = "tb"
+_TRACE = re.compile(r"timeline_([0-9]{1,18})\.json", re.ASCII)
 POOL = "training"
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
 DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
@@ -122,6 +125,22 @@ def request_devices(device: str, compute: Compute = Compute()) -> DeviceRequest:
         total = int(count) if count and is_local else int(count or 1) * compute.workers
         return DeviceRequest(POOL, total, compute=compute)
     return DeviceRequest(POOL, gpus=tuple(dict.fromkeys(device.split(","))), compute=compute)
+
+
+def trace_name(step: int) -> str:
+    """Return the name of the file with the trace of ``step``, counted from 1, in the folder of a job, as in DIGITS 6.
+
+    It lists the operations of the step in Chrome's format: the threads of the CPU and the streams of the GPUs that ran
+    them, and when.
+    """
+    return f"timeline_{step}.json"
+
+
+def traced_steps(job_folder: Path) -> list[int]:
+    """Return the steps that have a trace, in order."""
+    with contextlib.suppress(OSError), os.scandir(job_folder) as entries:
+        return sorted(int(match[1]) for entry in entries if (match := _TRACE.fullmatch(entry.name)))
+    return []
 
 
 def epoch_label(epoch: float) -> str:

@@ -59,8 +59,7 @@ from digits.web.records import views as record_views
 from digits.web.request_limits import LIMITS
 from digits.web.responses.assets import Assets
 from digits.web.responses.errors import error_body, with_box
-from digits.web.responses.negotiation import answer_twins, wants_json
-from digits.web.responses.representation import ResourceProvider
+from digits.web.responses.representation import ResourceProvider, answer_twins, wants_json
 from digits.web.security.auth import Auth, open_auth
 from digits.web.security.bodies import BODY_LIMITS, MAX_BODY_BYTES, MAX_IMAGE_BYTES, BoundedRequest
 from digits.web.security.gate import Gate

@@ -11,8 +11,7 @@ from digits.web.compute.machine import machine
 from digits.web.jobs import serializers
 from digits.web.resources.compute import CheckFinding, Cluster, Target, TargetCheck, Targets
 from digits.web.resources.encoding import describe
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, twin
+from digits.web.responses.representation import render_in_turns, respond, twin
 from digits.web.services import services
 from digits.web.services.clusters import ClusterState
 

@@ -57,8 +57,7 @@ from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.records.pending import pending
 from digits.web.resources.jobs import BriefJob
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, respond_invalid, twin
+from digits.web.responses.representation import render_in_turns, respond, respond_invalid, twin
 from digits.web.services import services
 
 blueprint = Blueprint("versions", __name__)

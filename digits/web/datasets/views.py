@@ -39,12 +39,16 @@ from digits.web.datasets.submission import EVERYTHING, Submission, drawn
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
-from digits.web.jobs.compute_choice import check_target, offer_targets, partitions_of_clusters
 from digits.web.records.images import find_dataset
 from digits.web.resources.datasets import CreatedDataset, Dataset, ResizedExample
-from digits.web.responses.negotiation import json_only
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, respond_invalid, returns, twin
+from digits.web.responses.representation import (
+    json_only,
+    render_in_turns,
+    respond,
+    respond_invalid,
+    returns,
+    twin,
+)
 from digits.web.security.sessions import login_name
 from digits.web.services import services
 
@@ -107,7 +111,7 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
             draft = _draft(kind, form, sent, folder, keeps_size)
             recipe = build_recipe(draft.recipe)
             add_remote_sources(recipe, form, folder.name)
-            check_target(form, DeviceRequest(compute=form.compute()))
+            services().clusters.check_target(form, DeviceRequest(compute=form.compute()))
             if form.errors:
                 raise _InvalidForm
             job = submit_dataset(folder, recipe, form, form.compute())
@@ -265,7 +269,7 @@ def _form(kind: Kind, *data: Any) -> ImageDatasetForm[Any]:
         "job_folder": lambda job_id: find_dataset(job_id).folder,
     }
     form: ImageDatasetForm[Any] = kind.load("form").DatasetForm(*data, meta=meta)
-    offer_targets(form)
+    form.offer_targets(services().clusters.titles)
     return form
 
 
@@ -314,5 +318,5 @@ def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None 
         carried={name: request.args[name] for name in ("upload",) if name in request.args},
         submission=submission,
         data_roots=[str(root) for root in services().settings.readable_roots],
-        partitions=partitions_of_clusters(),
+        partitions=services().clusters.partitions(),
     )

@@ -35,8 +35,7 @@ from digits.web.resources.datasets import CreatedDataset
 from digits.web.resources.models import Model
 from digits.web.resources.predictions import GeneratedImages
 from digits.web.responses.large import large_response
-from digits.web.responses.pages import stream
-from digits.web.responses.representation import returns, twin
+from digits.web.responses.representation import returns, stream, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services
 

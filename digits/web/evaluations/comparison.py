@@ -23,8 +23,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.resources.evaluations import Comparison, DatasetResults, ModelFacts
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render_in_turns, returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("comparison", __name__)

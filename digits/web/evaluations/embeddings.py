@@ -41,7 +41,7 @@ from digits.web.records.images import RecordImages, shown_size
 from digits.web.request_limits import limited
 from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import MapResult, Maps
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.services import services
 
 METHOD_TITLES = {"tsne": "t-SNE", "pca": "PCA"}
@@ -144,7 +144,7 @@ def show(job_id: str) -> str:
         job=serializers.row(job),
         training=services().scheduler.task_state(job, job.tasks[0]),
         snapshots=model_serializers.snapshots(job),
-        tensorboard_url=services().tensorboard_url(job.id),
+        tensorboard_url=url_for("tensorboard.proxy", job_id=job.id),
         views=views,
         panel=panel,
         results=[(item.name, _title(item, job)) for item in results],

@@ -52,7 +52,7 @@ from digits.web.records.confusion import confusion
 from digits.web.records.images import shown_size
 from digits.web.resources.encoding import describe
 from digits.web.resources.evaluations import EvaluationResult, Evaluations
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.services import Services, services
 
 AnyEvaluation = TypeVar("AnyEvaluation", bound=Evaluation)

@@ -83,7 +83,7 @@ def visualize_network() -> AnyResponse:
     built = describe(
         BuiltNetwork,
         preview.state,
-        tensorboard_url=services().tensorboard_url(preview.id) + "#graphs",
+        tensorboard_url=url_for("tensorboard.proxy", job_id=preview.id) + "#graphs",
         seconds=preview.seconds,
     )
     return jsonify(built)

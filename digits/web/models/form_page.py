@@ -14,15 +14,14 @@ from digits.kinds.advice.recommendation import TRANSFORMATION_FIELDS, Settings
 from digits.kinds.standard_networks import networks, template
 from digits.kinds.views import format_number, views_of
 from digits.web.jobs import serializers
-from digits.web.jobs.compute_choice import partitions_of_clusters
 from digits.web.models import network_settings
-from digits.web.models.form import SOLVER_FIELDS
+from digits.web.models.form import BALANCES, SOLVER_FIELDS
 from digits.web.models.form_choices import metric_choices, offer_datasets, previous_networks
-from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
 from digits.web.models.submission import EVERYTHING, Submission
 from digits.web.resources.datasets import RecommendedModel
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
+from digits.web.services import services
 from digits.web.template_filters import without_unit
 
 LABELS_SHOWN = 4
@@ -212,7 +211,7 @@ def render(
         weights_file=weights and places.find(weights),
         weights_folder=places.folder,
         devices=serializers.device_rows(),
-        partitions=partitions_of_clusters(),
+        partitions=services().clusters.partitions(),
     )
 
 

@@ -36,9 +36,7 @@ from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.models.imports import import_from, import_model, import_recipe, scratch
 from digits.web.resources.models import Model
-from digits.web.responses.negotiation import wants_json
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, respond_invalid, twin
+from digits.web.responses.representation import render_in_turns, respond, respond_invalid, twin, wants_json
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("pretrained", __name__)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flask import url_for
 
 from digits.core.events import for_browser
 from digits.core.files import UnreadableFile
-from digits.core.model_job import ModelJob, epoch_label
-from digits.core.results import step_traces
+from digits.core.model_job import ModelJob, epoch_label, trace_name, traced_steps
 from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
 from digits.runtime.offload import in_thread
@@ -109,12 +110,9 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
     default = next((item for item in saved if str(job.folder / item.name) == weights), saved.default)
     rows = []
     for snapshot in sorted(saved, key=lambda item: item is not best):
-        title, metrics = (
-            f"Epoch {epoch_label(snapshot.epoch)}"
-            if snapshot.epoch or not job.is_imported
-            else "Imported weights",
-            views.describe_metrics(snapshot.metrics),
-        )
+        is_epoch = snapshot.epoch or not job.is_imported
+        title = f"Epoch {epoch_label(snapshot.epoch)}" if is_epoch else "Imported weights"
+        metrics = views.describe_metrics(snapshot.metrics)
         marks = " (best)" if snapshot is best else "" if snapshot.is_intact else " (damaged)"
         rows.append(
             Snapshot(
@@ -130,19 +128,19 @@ def snapshots(job: ModelJob, weights: str | None = None) -> list[Snapshot]:
     return rows
 
 
-def marks(job: ModelJob) -> list[CurveMark]:
-    """Return what to mark on the curves of a model, by epoch: snapshots, phases of the training and warnings.
+def marks(job: ModelJob, rows: Sequence[Snapshot]) -> list[CurveMark]:
+    """Return what to mark on the curves of a model, by epoch: its snapshots in ``rows``, phases and warnings.
 
     Changes of the learning rate are in the curves.
     """
     state = services().scheduler.task_state(job, job.tasks[0])
-    rows = [
+    found = [
         CurveMark("best" if row.best else "snapshot", row.epoch, row.metrics or "saved")
-        for row in snapshots(job)
+        for row in rows
         if not job.is_imported
     ]
-    rows += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
-    return sorted(rows, key=lambda mark: mark.epoch)
+    found += [CurveMark(mark.kind, mark.epoch, mark.text) for mark in state.marks]
+    return sorted(found, key=lambda mark: mark.epoch)
 
 
 def _epoch(epoch: float) -> float:
@@ -150,11 +148,9 @@ def _epoch(epoch: float) -> float:
 
 
 def step_traces_of(job: ModelJob) -> list[StepTrace]:
-    steps = in_thread(step_traces.steps_in, job.folder)
-    return [
-        StepTrace(step, url_for("jobs.file", path=f"{job.id}/{step_traces.file_name(step)}"))
-        for step in steps
-    ]
+    """Return the steps of a training that have a trace."""
+    steps = in_thread(traced_steps, job.folder)
+    return [StepTrace(step, url_for("jobs.file", path=f"{job.id}/{trace_name(step)}")) for step in steps]
 
 
 def network_text(job: ModelJob) -> tuple[str, str]:

@@ -12,8 +12,7 @@ from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
 from digits.data.models.pretrained_catalog import CATALOG, PREFIX
 from digits.kinds.views import Views
-from digits.web.models.form import SOLVER_FIELDS
-from digits.web.models.form_fields import AUGMENTATIONS
+from digits.web.models.form import AUGMENTATIONS, SOLVER_FIELDS
 
 # Titles with descriptions.
 Settings = list[tuple[str, str]]

@@ -33,12 +33,10 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import Network, every_network, network, networks
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
-from digits.web.jobs.compute_choice import check_target, offer_targets
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.models import network_lint, network_settings
-from digits.web.models.form import MAX_NETWORK_CHARACTERS, USUAL, ModelForm
+from digits.web.models.form import BALANCES, MAX_NETWORK_CHARACTERS, USUAL, ModelForm
 from digits.web.models.form_choices import next_name, offer_datasets
-from digits.web.models.form_fields import BALANCES
 from digits.web.models.network_settings import same, text_of
 from digits.web.services import services
 
@@ -66,7 +64,7 @@ class Submission:
         self.text = ""
         self.weights: str | None = None
         self.recommendation: Settings | None = None
-        offer_targets(self.form)
+        self.form.offer_targets(services().clusters.titles)
         offer_datasets(self.form)
         if sent is None and self.form.dataset.choices:
             self.form.dataset.data = self.form.dataset.choices[0].value
@@ -266,7 +264,7 @@ class Submission:
             )
         self._check_kind()
         if not errors_of(form):
-            check_target(form, self.devices)
+            services().clusters.check_target(form, self.devices)
         return errors_of(form)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 
-from flask import Blueprint, request
+from flask import Blueprint, request, url_for
 from werkzeug.wrappers import Response
 
 from digits.core.errors import NotFound
@@ -24,7 +24,7 @@ def proxy(job_id: str, path: str) -> Response:
         raise NotFound("There is no such job.")
     with contextlib.suppress(OSError):  # a damaged job's folder; the proxy reports it
         make_folder(folder)
-    url = services().tensorboard_url(job_id)
+    url = url_for("tensorboard.proxy", job_id=job_id)
     return tensorboard.proxy(services().tensorboards, job_id, folder, path, request, url)
 
 

@@ -22,9 +22,8 @@ from digits.core.errors import BadRequest, NotAllowed
 from digits.core.events import Measured, Resumed, for_browser
 from digits.core.metrics import csv_rows
 from digits.core.metrics.series import row_json
-from digits.core.model_job import ModelJob, epoch_label
+from digits.core.model_job import ModelJob, epoch_label, trace_name
 from digits.core.results import preflight_result as preflights
-from digits.core.results import step_traces
 from digits.core.task import EVENTS_FILE
 from digits.data.archives.writing import existing, stream
 from digits.data.models.archive import INFO_FILE
@@ -39,8 +38,7 @@ from digits.web.models.archives import archive_of
 from digits.web.resources.models import Curves, Model
 from digits.web.responses.archives import archive_response, check_ending
 from digits.web.responses.files import send_job_file
-from digits.web.responses.negotiation import json_only
-from digits.web.responses.representation import respond, returns
+from digits.web.responses.representation import json_only, respond, returns
 from digits.web.services import services
 
 blueprint = Blueprint("models", __name__)
@@ -85,7 +83,11 @@ def metrics(job_id: str) -> Response:
     if after is None:
         state = services().scheduler.task_state(job, task)
         # For many numbers, much faster than Flask's JSON provider.
-        curves = Curves(state.cursor, **state.metrics.as_json(), marks=model_serializers.marks(job))
+        curves = Curves(
+            state.cursor,
+            **state.metrics.as_json(),
+            marks=model_serializers.marks(job, model_serializers.snapshots(job)),
+        )
         body = msgspec.json.encode(curves)
         return Response(body, mimetype="application/json")
     rows = _rows_after(job.task_folder(task) / EVENTS_FILE, after)
@@ -139,7 +141,7 @@ def trace() -> Response:
     job, step = requested_job(ModelJob), whole(request.values, "step", None, 1)
     if step is None:
         raise BadRequest("The step is missing.", "Specify one that GET /models/ID.json lists in step_traces.")
-    return send_job_file(job.folder, step_traces.file_name(step), "application/json")
+    return send_job_file(job.folder, trace_name(step), "application/json")
 
 
 @blueprint.get("/models/<job_id>/batch.png")

@@ -23,7 +23,7 @@ from digits.web.jobs.query import Page, page_of
 from digits.web.records.gallery import gallery_items
 from digits.web.records.images import RecordImages, find_dataset, shown_size
 from digits.web.records.pending import pending_words
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("dataset_page", __name__)

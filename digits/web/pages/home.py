@@ -25,8 +25,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, Page, page_of
 from digits.web.models.submission import first_model
 from digits.web.resources.lists import ServerHealth
-from digits.web.responses.negotiation import wants_json
-from digits.web.responses.representation import render, returns
+from digits.web.responses.representation import render, returns, wants_json
 from digits.web.services import services
 
 blueprint = Blueprint("home", __name__)

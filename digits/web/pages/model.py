@@ -19,7 +19,7 @@ from digits.web.models import serializers as models
 from digits.web.models.settings_description import device_names
 from digits.web.predictions.view_choice import rendering, views_for
 from digits.web.records.images import example_images
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("model_page", __name__)
@@ -36,7 +36,7 @@ def show(job_id: str) -> str:
     kind, manifest = serializers.kind_of(job), serializers.manifest_of(job)
     views = views_of(kind)
     network, network_problem = models.network_text(job)
-    preflight = preflight_result.load(job.folder)
+    preflight, snapshots = preflight_result.load(job.folder), models.snapshots(job)
     return render_in_turns(  # there may be thousands of layers
         "model.html",
         **serializers.page(job),
@@ -48,8 +48,8 @@ def show(job_id: str) -> str:
         gan_options=GenerationOptions(),
         training=training,
         manifest=manifest,
-        snapshots=models.snapshots(job),
-        marks=models.marks(job),
+        snapshots=snapshots,
+        marks=models.marks(job, snapshots),
         network=network,
         network_problem=network_problem,
         loaded_weights=events.facts(training.loaded_weights),
@@ -61,7 +61,7 @@ def show(job_id: str) -> str:
         environment=models.environment(job, manifest),
         devices=device_names(task.devices),
         step_traces=models.step_traces_of(job),
-        tensorboard_url=services().tensorboard_url(job.id),
+        tensorboard_url=url_for("tensorboard.proxy", job_id=job.id),
         lower_rate=continuing.lower_rate(job),
         can_continue=continuing.can_continue(job),
         schedule_note=continuing.schedule_note(job.recipe),

@@ -23,7 +23,7 @@ from digits.web.datasets.serializers import version_of
 from digits.web.evaluations.compared_pair import decision_of
 from digits.web.jobs import serializers
 from digits.web.records.images import find_dataset
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.services import services
 
 blueprint = Blueprint("project", __name__)

@@ -41,8 +41,14 @@ from digits.web.request_limits import limited
 from digits.web.resources.actions import Deleted
 from digits.web.resources.encoding import as_json, describe
 from digits.web.resources.predictions import Batch, Batches, BatchState
-from digits.web.responses.pages import json_with_list, render_in_turns, stream
-from digits.web.responses.representation import respond, returns, twin
+from digits.web.responses.representation import (
+    json_with_list,
+    render_in_turns,
+    respond,
+    returns,
+    stream,
+    twin,
+)
 from digits.web.services import services
 
 PAGE_IMAGES = 24

@@ -45,8 +45,7 @@ from digits.web.records.pending import pending
 from digits.web.records.query import MAX_TEXT, parse_query
 from digits.web.resources.encoding import describe
 from digits.web.resources.records import ExploredRecords, FindingCount, GalleryItem
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import render_in_turns, returns
 from digits.web.services import services
 from digits.web.template_filters import isolate
 

@@ -11,7 +11,7 @@ from werkzeug.wrappers import Response as AnyResponse
 from wtforms import PasswordField, StringField
 
 from digits.core.errors import BadRequest
-from digits.web.responses.negotiation import wants_json
+from digits.web.responses.representation import wants_json
 from digits.web.security.auth import LONGEST_PASSWORD, Auth
 from digits.web.security.environ import VISITOR
 from digits.web.security.redirects import safe_next

@@ -9,7 +9,7 @@ from http import HTTPStatus
 import humanize
 
 from digits.web.responses.errors import error_body
-from digits.web.responses.negotiation import is_from_program
+from digits.web.responses.representation import is_from_program
 from digits.web.security.environ import Environ, StartResponse, is_upgrade
 
 

@@ -45,7 +45,6 @@ from digits.runtime.tensorboards import TensorBoards
 from digits.runtime.tensorflow_support import find_tensorflow
 from digits.web.live import messages as live_messages
 from digits.web.live.socket import Live
-from digits.web.services import tensorboard
 from digits.web.services.clusters import Clusters
 from digits.web.services.folder_sizes import FolderSizes
 from digits.web.services.picture_cache import PictureCache
@@ -203,10 +202,6 @@ class Services:
             if (job.status.is_running or not only_unfinished)
             and text.encode() in msgspec.json.encode(job.recipe)
         ]
-
-    def tensorboard_url(self, job_id: str) -> str:
-        """Return the URL of the TensorBoard of a model or preview."""
-        return tensorboard.url_of(self.settings.url_prefix, job_id)
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

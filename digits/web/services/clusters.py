@@ -1,9 +1,10 @@
-"""The clusters on which jobs can run: what their schedulers report, and checks of their setup."""
+"""The clusters on which jobs can run: what their schedulers report, and checks of their setup and of forms."""
 
 from __future__ import annotations
 
 import itertools
 import logging
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from digits.core.compute import LOCAL
 from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
+from digits.kinds.forms.compute import ComputeFields
 from digits.runtime.executors.cluster import ClusterExecutor, Finding, Overview
 from digits.runtime.executors.folder_check import check_folder
 from digits.runtime.offload import in_thread
@@ -25,6 +27,19 @@ LOCAL_TITLE = "This machine"
 # A page waits this long for a scheduler, whose commands may take 20 seconds, after it was asked.
 PATIENCE_SECONDS = 2.0
 FRESH_SECONDS = 5.0
+# The form field to which a scheduler's message refers, by words in the message; the first match applies.
+_ABOUT = {
+    r"--\w": "compute_options",
+    r"\baccount\b": "compute_account",
+    r"\bpartition\b": "compute_partition",
+    r"\bqos\b": "compute_qos",
+    r"time ?limit": "compute_minutes",
+    r"\bmemory\b": "compute_memory_mb",
+    r"\bgres\b|generic resource|\bgpus?\b": "select_gpu_count",
+    r"node count|\bworkers\b": "compute_workers",
+    r"\bcpus?\b|processors|\bcores?\b": "compute_cpus",
+    r"feature|constraint|\boptions?\b": "compute_options",
+}
 
 
 @dataclass
@@ -92,7 +107,31 @@ class Clusters:
             self._states[name].check = check = Check()
             self._checking[name] = gevent.spawn(self._run_check, name, check)
 
-    def refusal(self, request: DeviceRequest) -> Failure | None:
+    def partitions(self) -> dict[str, list[str]]:
+        """Return the names of the partitions of each cluster whose scheduler has answered, the default one first."""
+        overviews = {name: self.state(name).overview for name in self.names}
+        return {name: [*overview.partitions] for name, overview in overviews.items() if overview}
+
+    def check_target(self, form: ComputeFields, request: DeviceRequest) -> None:
+        """Add an error to the valid ``form`` of a job if the scheduler of its target would refuse the ``request``."""
+        if request.compute.target not in self.titles:
+            form.compute_target.errors = ["This server has no such compute target. Choose another one."]
+            return
+        refused = self._refusal(request)
+        if refused is None:
+            return
+        about = next(
+            (
+                name
+                for words, name in _ABOUT.items()
+                if name in form and re.search(words, refused.message, re.I)
+            ),
+            "compute_target",
+        )
+        sentences = f"{refused.message.rstrip('.')}. {refused.hint}".strip()
+        form[about].errors = [*form[about].errors, sentences]
+
+    def _refusal(self, request: DeviceRequest) -> Failure | None:
         """Return why the scheduler of the request's target would refuse it, or why it cannot be asked."""
         executor = self._executors.get(request.compute.target)
         if executor is None:

@@ -44,11 +44,6 @@ _FONT = re.compile(r"[\w-]{1,100}\.woff2", re.ASCII)
 _log = logging.getLogger(__name__)
 
 
-def url_of(url_prefix: str, job_id: str) -> str:
-    """Return the URL of a job's TensorBoard."""
-    return f"{url_prefix}/tensorboard/{quote(job_id, safe='')}/"
-
-
 def proxy(
     boards: TensorBoards,
     job_id: str,

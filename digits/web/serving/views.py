@@ -24,8 +24,7 @@ from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.resources.actions import Removed
 from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor
-from digits.web.responses.pages import render_in_turns
-from digits.web.responses.representation import respond, returns, twin
+from digits.web.responses.representation import render_in_turns, respond, returns, twin
 from digits.web.services import require_tensorflow, services
 from digits.web.serving import protocols as serving
 

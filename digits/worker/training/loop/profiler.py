@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from digits.core.files import write_bytes
-from digits.core.results import step_traces
+from digits.core.model_job import trace_name, traced_steps
 
 # The longest operations of a step; the others are too short to see. About 2 MB.
 MAX_OPERATIONS = 20_000
@@ -72,9 +72,9 @@ def save_trace(profile: Path, job_folder: Path, step: int) -> None:
         space.ParseFromString(profile.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{profile.name} is damaged") from error
-    write_bytes(job_folder / step_traces.file_name(step), msgspec.json.encode(chrome_trace(space)))
-    for old in step_traces.steps_in(job_folder)[:-MAX_TRACES]:
-        (job_folder / step_traces.file_name(old)).unlink(missing_ok=True)
+    write_bytes(job_folder / trace_name(step), msgspec.json.encode(chrome_trace(space)))
+    for old in traced_steps(job_folder)[:-MAX_TRACES]:
+        (job_folder / trace_name(old)).unlink(missing_ok=True)
 
 
 def chrome_trace(space: Any) -> dict[str, Any]:

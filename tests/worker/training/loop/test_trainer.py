@@ -16,7 +16,7 @@ import pytest
 from digits.core import snapshot_list
 from digits.core.events import Built, Failed, Finished, Measured, Progressed, Saved, UsageSampled, Warned
 from digits.core.machine import file_systems
-from digits.core.results.step_traces import file_name, steps_in
+from digits.core.model_job import trace_name, traced_steps
 from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
@@ -466,8 +466,8 @@ def test_weight_histograms_and_traces_for_tensorboard(train: Any) -> None:
     assert {"model/fc/weights", "model/fc/biases"} <= _tensorboard(folder)
     assert "activations/fc" in _tensorboard(outcome.job_folder / "tb" / "val")
     assert len(list(folder.rglob("*.xplane.pb"))) == 1  # only the fifth of eight steps
-    assert steps_in(outcome.job_folder) == [5]
-    events = json.loads((outcome.job_folder / file_name(5)).read_bytes())["traceEvents"]
+    assert traced_steps(outcome.job_folder) == [5]
+    events = json.loads((outcome.job_folder / trace_name(5)).read_bytes())["traceEvents"]
     operations = [event for event in events if event["ph"] == "X"]
     assert any("MatMul" in event["name"] for event in operations)
     assert min(event["ts"] for event in operations) == 0 and all(event["dur"] >= 0 for event in operations)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from digits.web.responses.pages import BLOCK_CHARACTERS, json_with_list, stream
+from digits.web.responses.representation import BLOCK_CHARACTERS, json_with_list, stream
 
 
 @pytest.mark.parametrize("count", [0, 1, 10_000])
