@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -222,7 +223,8 @@ class Steps:
     """The functions of a training's steps, and the network ``shown`` on its page.
 
     ``evaluation`` is None without validation, and ``activations`` unless their histograms are wanted. For fine-tuning,
-    ``head_training`` runs the first ``head_steps`` steps, and ``trunk`` lists the pretrained variables.
+    ``head_training`` runs the first ``head_steps`` steps, and ``trunk`` lists the pretrained variables. The work after
+    the last step, which builds the network ``shown`` again, is expected to take ``closing_seconds``.
     """
 
     training: StepFunction
@@ -234,6 +236,7 @@ class Steps:
     head_steps: int = 0
     trunk: Sequence[str] = ()
     checks_numerics: bool = False
+    closing_seconds: float = 0.0
 
     @property
     def writes_pictures(self) -> bool:
@@ -253,7 +256,9 @@ def build(
     """
     recipe, store, data = resources.recipe, resources.store, resources.data
     net = resources.network()
+    began = time.monotonic()
     shown, fault = inference.trace_for_display(net, store)
+    closing_seconds = time.monotonic() - began
     config = _config_for(resources, shown)
     trunk = (trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
     store.trunk = frozenset(trunk)
@@ -295,6 +300,7 @@ def build(
         head_steps,
         trunk,
         recipe.numerics_checks,
+        closing_seconds,
     )
 
 

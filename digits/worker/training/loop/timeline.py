@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -90,25 +90,39 @@ class Pace:
 
 
 @dataclass
+class Average:
+    """The mean ``seconds`` of a step. Later steps count more: the first ones are slower, and machines become busy."""
+
+    steps: int = 0
+    seconds: float = 0.0
+
+    def add(self, steps: int, seconds: float) -> None:
+        """Add a number of ``steps`` that took ``seconds``; the weight of each is about its number."""
+        self.steps += steps
+        self.seconds += min(2 / self.steps, 1 / steps) * (seconds - steps * self.seconds)
+
+
+@dataclass
 class TimeLeft:
     """Estimates how long the rest of a training takes, from the steps and the pauses between them since ``first_step``.
 
-    All time since the previous call of `begin`, `stepped` or `paused` belongs to the next one, so that none is lost.
+    All time since the previous call of another method than `seconds` belongs to the next one, so that none is lost.
 
     The first ``head_steps`` of ``total_steps`` train only the head: the expected time of one of them is the
-    ``head_share`` of a later step, until both have been measured. ``clock`` returns seconds.
+    ``head_share`` of a later step, until both have been measured. The work after the last step takes ``closing``
+    seconds. ``clock`` returns seconds.
     """
 
     first_step: int
     total_steps: int
     head_steps: int = 0
     head_share: float = 1.0
+    closing: float = 0.0
     clock: Callable[[], float] = time.monotonic
-    _of_head: list[float] = field(default_factory=lambda: [0.0, 0.0])  # the measured steps and their seconds
-    _later: list[float] = field(default_factory=lambda: [0.0, 0.0])
-    _paused: float = 0.0
-    _paused_at: int = 0
-    _noted: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._of_head, self._later, self._pauses = Average(), Average(), Average()
+        self._paused_at, self._drew, self._noted = self.first_step, 0.0, 0.0
 
     def begin(self) -> None:
         """Ignore the time until now, for what happens only once."""
@@ -116,18 +130,22 @@ class TimeLeft:
 
     def stepped(self, step: int, count: int) -> None:
         """Note that ``count`` steps, up to ``step``, have been taken."""
-        phase = self._of_head if step <= self.head_steps else self._later
-        phase[0], phase[1] = phase[0] + count, phase[1] + self._lap()
+        self._phase(step).add(count, self._lap())
 
-    def paused(self, step: int, steps: int = 0) -> None:
-        """Note a validation, a snapshot or the like after ``step``, due at regular intervals; it includes ``steps``."""
-        count, seconds = self._of_head if step <= self.head_steps else self._later
-        usual = steps * seconds / count if count else 0.0
-        self._paused, self._paused_at = self._paused + max(0.0, self._lap() - usual), step
+    def drew(self, step: int) -> None:
+        """Note a step that also drew pictures, as the one after each validation does: they belong to the next pause."""
+        self._drew += max(0.0, self._lap() - self._phase(step).seconds)
+
+    def paused(self, step: int) -> None:
+        """Note a validation, a snapshot or the like after ``step``. They are due at regular intervals."""
+        seconds, count = self._lap() + self._drew, step - self._paused_at
+        self._paused_at, self._drew = step, 0.0
+        if count:
+            self._pauses.add(count, seconds)
 
     def seconds(self, step: int) -> float | None:
         """Return the estimate after ``step`` steps; None before any has been measured."""
-        head, every = (seconds / count if count else None for count, seconds in (self._of_head, self._later))
+        head, every = (phase.seconds if phase.steps else None for phase in (self._of_head, self._later))
         if every is None and head is not None:
             every = head / self.head_share
         if every is None:
@@ -135,8 +153,10 @@ class TimeLeft:
         of_head = max(0, self.head_steps - step)
         steps = of_head * (every * self.head_share if head is None else head)
         steps += (self.total_steps - step - of_head) * every
-        done = self._paused_at - self.first_step
-        return steps + (self._paused / done * (self.total_steps - step) if done > 0 else 0.0)
+        return steps + (self.total_steps - step) * self._pauses.seconds + self.closing
+
+    def _phase(self, step: int) -> Average:
+        return self._of_head if step <= self.head_steps else self._later
 
     def _lap(self) -> float:
         noted, self._noted = self._noted, self.clock()

@@ -170,7 +170,11 @@ class Trainer:
         self._validation = _validation(resources, steps)
         self._rows = MetricRows()
         self._left = TimeLeft(
-            first_step, self._timeline.total_steps, steps.head_steps, setup.head_share(resources)
+            first_step,
+            self._timeline.total_steps,
+            steps.head_steps,
+            setup.head_share(resources),
+            steps.closing_seconds,
         )
         self._pace = Pace(resources.max_steps_per_call)
         traces = job_folder / reporting.TENSORBOARD_FOLDER / "train"
@@ -320,8 +324,8 @@ class Trainer:
             self._stepped, self._waited = self._stepped + seconds, self._waited + self._gang.waited - waited
         elif call.builds:
             self._left.begin()
-        else:  # pictures follow every validation
-            self._left.paused(self.step, len(metrics))
+        else:
+            self._left.drew(self.step)
         if not call.is_extended:
             self._pace.update(len(metrics), seconds)
         self._report(self._rows.add(metrics, seconds if is_representative else None))

@@ -58,18 +58,32 @@ def test_the_time_left_counts_both_phases_and_the_validations() -> None:
     assert resumed.seconds(70) == pytest.approx(30)
 
 
-def test_no_time_between_steps_is_lost_and_steps_that_also_pause_count_once() -> None:
+def test_no_time_between_steps_is_lost_and_pictures_belong_to_the_pauses() -> None:
     clock = Clock()
-    left = TimeLeft(first_step=0, total_steps=100, clock=clock)
+    left = TimeLeft(first_step=0, total_steps=100, closing=20.0, clock=clock)
     left.begin()
-    for step in range(1, 11):
+    for step in range(1, 31):
         clock.after(1.5)  # a step, and then its report
+        if step in (11, 21):
+            clock.after(6.0)
+            left.drew(step)
+        else:
+            left.stepped(step, count=1)
+        if step % 10 == 0:
+            clock.after(4.0)
+            left.paused(step)
+    assert left.seconds(30) == pytest.approx(70 * 1.5 + 7 * (4 + 6) + 20)
+    assert left.seconds(100) == pytest.approx(20)
+
+
+def test_slow_first_steps_and_a_machine_that_becomes_idle_are_forgotten() -> None:
+    clock = Clock()
+    left = TimeLeft(first_step=0, total_steps=1000, clock=clock)
+    left.begin()
+    for step in range(1, 101):
+        clock.after(10.0 if step <= 10 else 1.0)
         left.stepped(step, count=1)
-    clock.after(4.0)
-    left.paused(step=10)
-    clock.after(1.5 + 6.0)  # a step, and its pictures
-    left.paused(step=11, steps=1)
-    assert left.seconds(11) == pytest.approx(89 * 1.5 + 10 / 11 * 89)
+    assert left.seconds(100) == pytest.approx(900, rel=0.1)  # 1,710 as a mean
 
 
 def test_milestones_never_exceed_the_epochs_of_the_training() -> None:

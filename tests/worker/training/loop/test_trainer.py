@@ -7,6 +7,7 @@ import functools
 import itertools
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +334,7 @@ def test_images_and_charts_for_tensorboard(trained: Any, in_child: Any) -> None:
     assert in_child(_texts, outcome.job_folder / "tb" / "train") == {"note": [b"fakes of 144"]}
 
 
-def test_the_time_left_expects_the_pictures_that_follow_each_validation(
+def test_the_time_left_expects_the_pictures_after_each_validation_and_the_work_after_the_last_step(
     train: Any, tensorflow: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from digits.worker.training.loop import trainer
@@ -356,6 +357,10 @@ def test_the_time_left_expects_the_pictures_that_follow_each_validation(
     slow_down(StepFunction, "extended_step", 9.0)
     slow_down(Validation, "run", 4.0)
     monkeypatch.setattr(trainer, "TimeLeft", functools.partial(trainer.TimeLeft, clock=lambda: now[0]))
+    build = trainer.setup.build
+    monkeypatch.setattr(
+        trainer.setup, "build", lambda *given, **more: replace(build(*given, **more), closing_seconds=30.0)
+    )
     outcome = train(networks.GAN, epochs=10, snapshot_interval=0)
     # Before the validation after each epoch of eight steps, of which the first also draws pictures.
     found = {
@@ -365,7 +370,7 @@ def test_the_time_left_expects_the_pictures_that_follow_each_validation(
     }
     assert list(found) == [*range(1, 11)]
     for epoch in range(3, 10):
-        assert found[epoch] == pytest.approx((10 - epoch) * (7 + 9 + 4), rel=0.2)
+        assert found[epoch] == pytest.approx((10 - epoch) * (7 + 9 + 4) + 30, rel=0.15)
 
 
 def _texts(folder: Path) -> dict[str, list[bytes]]:
