@@ -49,7 +49,7 @@ class TextFiles(Struct, kw_only=True, frozen=True, tag="textfile"):
     train: ListedSplit
     val: ListedSplit | None = None
     test: ListedSplit | None = None
-    labels: str
+    labels: str = ""
     shuffle: bool = True
 
 

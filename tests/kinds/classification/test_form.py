@@ -68,6 +68,14 @@ def test_csv_fields_are_checked(forms: Forms, folder: Path) -> None:
     assert "no column “kind”" in forms.errors(**fields)["table_train_file"][0]
 
 
+def test_tables_in_folders_of_their_own_keep_them(forms: Forms) -> None:
+    rows = "image,label\n" + "".join(f"{name}/00.png,{name}\n" for name in ("left", "right"))
+    for split in ("one", "two"):
+        (bars(forms.data / split) / "table.csv").write_text(rows)
+    tables = {"table_train": forms.data / "one" / "table.csv", "table_val": forms.data / "two" / "table.csv"}
+    assert forms.create(method="csv", **tables, **SIZE).counts == {"train": 2, "val": 2}
+
+
 def test_several_folders_become_a_dataset(forms: Forms) -> None:
     one, two = (str(bars(forms.data / name)) for name in ("one", "two"))
     facts = forms.summary(folder_train=one, folder_train_more=two).facts
