@@ -116,7 +116,7 @@ class Manifest(Struct, kw_only=True):
 
     @property
     def lists_classes(self) -> bool:
-        """Whether the classes that each record contains are known; see `digits.data.records.classes`."""
+        """Whether the classes that each record contains are known; see `digits.data.records.index`."""
         return any(split.class_counts for split in self.splits.values())
 
     @property

@@ -1,20 +1,33 @@
-"""Recipes of datasets: their classes depend on the kind."""
+"""Recipes of datasets, whose classes depend on the kind, and their sources."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, Protocol, Self, TypeGuard, TypeVar, cast, runtime_checkable
 
 from digits.core import recipe as recipes
 from digits.core import schema
 from digits.core.files import UnreadableFile, read_json
 from digits.core.recipe import CreateDataset
+from digits.data.databases.convert import Converted, Labels, OldDataset, convert
 from digits.data.sources.plan import Plan, Progress
 from digits.kinds import UnknownKind, kind_named
 from digits.kinds.versions import versions
 from digits.kinds.versions.versions import CreateVersion
 
 AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
+
+
+@runtime_checkable
+class FromDatabases(Protocol):
+    """A recipe that has a ``database`` as one of its sources."""
+
+    database: OldDataset | None
+    # What the labels of records must be.
+    database_labels: ClassVar[Labels]
+
+    def with_records(self, paths: dict[str, Any]) -> Self:
+        """Return the recipe with the TFRecord files of a converted ``database``, by split, as its source."""
 
 
 def build_recipe(body: Any) -> CreateDataset:
@@ -33,6 +46,27 @@ def read_source(recipe: CreateDataset, progress: Progress) -> Plan:
     if isinstance(recipe, CreateVersion):
         return versions.read(recipe, progress)
     return cast(Plan, kind_named(recipe.kind).load("reader").read(recipe, progress))
+
+
+def has_databases(recipe: CreateDataset) -> TypeGuard[FromDatabases]:
+    """Return whether the source of ``recipe`` is a dataset of DIGITS 4 to 6."""
+    return isinstance(recipe, FromDatabases) and recipe.database is not None
+
+
+def convert_source(
+    recipe: FromDatabases, folder: Path, progress: Progress, limit: int | None = None
+) -> tuple[Any, Converted]:
+    """Convert the databases of ``recipe`` to TFRecord files in ``folder``; return the recipe that reads the result.
+
+    Of each database, at most ``limit`` records are read. Raises UnusableSource.
+    """
+    assert recipe.database is not None
+    classes = getattr(recipe, "database_classes", ())
+    converted = convert(
+        recipe.database, recipe.database_labels, folder, progress, classes=classes, limit=limit
+    )
+    paths = {name: str(split.path) for name, split in converted.splits.items()}
+    return recipe.with_records(paths), converted
 
 
 def load_recipe(folder: Path) -> CreateDataset:

@@ -1,13 +1,17 @@
-"""Indexes of shards: where the records of a split are, and which groups they belong to.
+"""The files beside a shard, by which its records are found without opening it.
 
-An index is an array of `INDEX_DTYPE` beside its shard; see `digits.data.records.records` for the format of a shard.
+The index has the place of each record in the shard, and its group. The names are those of the sources of the records.
+The classes, which only targets have for which a record can contain several (sets of labels, masks and boxes), are
+those in each record. See `digits.data.records.records` for the format of a shard.
 """
 
 from __future__ import annotations
 
 import functools
 import os
+import re
 from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -21,8 +25,15 @@ from digits.data.manifest import SplitRecords
 # ``group`` is the position of the record's group in the manifest, or -1.
 INDEX_DTYPE = np.dtype([("offset", "<u8"), ("length", "<u4"), ("group", "<i4")])
 INDEX_ENDING = ".index"
+# A class that a record contains; ``record`` is its number in the shard. They are in the order of the records, and in
+# that of the classes of each.
+CLASS_DTYPE = np.dtype([("record", "<u4"), ("class", "<u4")])
+CLASSES_ENDING = ".classes"
+# In the order of the records, each followed by a zero byte.
+NAMES_ENDING = ".names"
 MAX_PAYLOAD_BYTES = 256 << 20
 MAX_INDEX_BYTES = 256 << 20
+MAX_NAMES_BYTES = MAX_CLASSES_BYTES = 1 << 30
 
 # A frame of the TFRecord format: the length of the payload and its checksum, the payload, its checksum.
 HEADER_BYTES = 12
@@ -133,3 +144,77 @@ def _read_index(shard: Path, job_folder: Path) -> NDArray[Any]:
     if expected_bytes != shard_bytes or not np.array_equal(starts, index["offset"]):
         raise DamagedRecords(f"{shard.name} and its index are inconsistent: one is truncated or damaged")
     return index
+
+
+def names_path(shard: Path) -> Path:
+    """Return the path of the names of ``shard``."""
+    return shard.with_suffix(NAMES_ENDING)
+
+
+def join_names(names: Iterable[bytes]) -> bytes:
+    """Return the contents of the file with ``names``."""
+    return b"".join(name.replace(b"\0", b"") + b"\0" for name in names)
+
+
+def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.int64]:
+    """Return the numbers of the records of ``split`` whose names contain ``text``, in ascending order.
+
+    ``text`` has at least one character, and no zero byte. Letters from A to Z match in upper and lower case. Raises
+    UnreadableFile if a file is missing or damaged.
+    """
+    needle = re.compile(re.escape(text.encode("utf-8", "replace").lower()))
+    parts, start = [np.zeros(0, np.int64)], 0
+    for shard in split.shards:
+        data = read_bytes(names_path(job_folder / shard), MAX_NAMES_BYTES, below=job_folder).lower()
+        if data and data[-1]:
+            raise UnreadableFile(f"{names_path(Path(shard))} is truncated")
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
+        places = np.fromiter((match.start() for match in needle.finditer(data)), np.int64)
+        # Several occurrences in a name are one match.
+        parts.append(np.unique(np.searchsorted(ends, places)) + start)
+        start += len(ends)
+    if start != split.count:
+        raise UnreadableFile(f"the shards have {start} names, but the manifest {split.count} records")
+    return np.concatenate(parts)
+
+
+def classes_path(shard: Path) -> Path:
+    """Return the path of the classes of ``shard``."""
+    return shard.with_suffix(CLASSES_ENDING)
+
+
+def pack_classes(classes: Sequence[NDArray[np.int64]]) -> bytes:
+    """Return the contents of the file for records with these ``classes``, int [classes] each, in ascending order."""
+    rows = np.zeros(sum(map(len, classes)), CLASS_DTYPE)
+    if len(rows):
+        rows["record"] = np.repeat(np.arange(len(classes)), [len(names) for names in classes])
+        rows["class"] = np.concatenate(classes)
+    return rows.tobytes()
+
+
+def select_containing(job_folder: Path, index: SplitIndex, number: int, classes: int) -> NDArray[np.bool_]:
+    """Return whether each record of the split with ``index`` contains the class ``number``, bool [records].
+
+    ``classes`` is the number of all classes. If ``number`` equals it, return whether each record contains no class.
+    Raises UnreadableFile if a file is missing or damaged.
+    """
+    selected = [np.zeros(0, np.bool_)]
+    for shard, entries in zip(index.shards, index.entries, strict=True):
+        rows = _read_classes(shard, len(entries), job_folder)
+        records = rows["record"] if number == classes else rows["record"][rows["class"] == number]
+        of_shard = np.full(len(entries), number == classes)
+        of_shard[records] = number < classes
+        selected.append(of_shard)
+    return np.concatenate(selected)
+
+
+def _read_classes(shard: Path, count: int, job_folder: Path) -> NDArray[Any]:
+    """Load the classes of the ``count`` records of ``shard``."""
+    file = classes_path(shard)
+    data = read_bytes(file, MAX_CLASSES_BYTES, below=job_folder)
+    if len(data) % CLASS_DTYPE.itemsize:
+        raise UnreadableFile(f"{file.name} is truncated")
+    rows = np.frombuffer(data, CLASS_DTYPE)
+    if len(rows) and int(rows["record"].max()) >= count:
+        raise UnreadableFile(f"{file.name} and {shard.name} are inconsistent: one of them is damaged")
+    return rows

@@ -4,8 +4,8 @@ A shard is a sequence of frames in the TFRecord format: the payload's length
 (8 bytes), its checksum (4), the payload, its checksum (4), all little-endian.
 Each shard has an index, an array of `INDEX_DTYPE`, so that reading record n is one
 read and the records of a group (a class, for instance) are found without opening the shard. The names
-of its sources are in another file beside it, so that searching does not open it either; see
-`digits.data.records.names`. If records can contain several classes, so are these; see `digits.data.records.classes`.
+of its sources, and the classes if records can contain several, are in further files beside it; see
+`digits.data.records.index`.
 
 A payload is an Example with these features:
 
@@ -43,7 +43,6 @@ from numpy.typing import NDArray
 from digits.core.files import sync_file
 from digits.data.manifest import FILE_NAME as MANIFEST_FILE
 from digits.data.manifest import SplitRecords
-from digits.data.records.classes import classes_path, pack_classes
 from digits.data.records.example_pb2 import Example, Feature
 from digits.data.records.index import (
     CHECKSUM_BYTES,
@@ -51,10 +50,13 @@ from digits.data.records.index import (
     INDEX_DTYPE,
     DamagedRecords,
     SplitIndex,
+    classes_path,
     index_path,
+    join_names,
+    names_path,
     open_shard,
+    pack_classes,
 )
-from digits.data.records.names import join_names, names_path
 from digits.data.targets.target import Features as Features
 from digits.data.targets.target import Target
 

@@ -32,9 +32,7 @@ from digits.data.models import evaluation
 from digits.data.models.comparison import CHANGES, ComparedRecords, load_compared
 from digits.data.models.evaluation import Evaluation
 from digits.data.numbers import parse_number
-from digits.data.records.classes import classes_path, select_containing
-from digits.data.records.index import IndexCache
-from digits.data.records.names import find_names, names_path
+from digits.data.records.index import IndexCache, classes_path, find_names, names_path, select_containing
 
 # All splits together.
 ALL = "all"

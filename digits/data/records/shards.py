@@ -8,9 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from digits.data.records.classes import CLASSES_ENDING
-from digits.data.records.index import INDEX_ENDING
-from digits.data.records.names import NAMES_ENDING
+from digits.data.records.index import CLASSES_ENDING, INDEX_ENDING, NAMES_ENDING
 from digits.data.sources.plan import UnusableSource, listed, show
 
 MAX_FILES = 100_000

@@ -8,8 +8,7 @@ from digits.data.databases.convert import OldDataset
 from digits.kinds.forms.dataset import SharesForm
 from digits.kinds.forms.fields import AllowedFiles, RequiredIf, optional_path, text_field
 from digits.kinds.forms.source import FormSource
-from digits.kinds.recipes import AnyRecipe
-from digits.kinds.sources.old_datasets import FromDatabases
+from digits.kinds.recipes import AnyRecipe, FromDatabases
 
 # The value of the field `method` for datasets of DIGITS 4 to 6.
 METHOD = "database"

@@ -45,8 +45,7 @@ from digits.data.sources.plan import (
 from digits.data.sources.shares import CreateWithShares
 from digits.kinds import kind_named
 from digits.kinds.forms.summary import SourceSummary, Suggestion
-from digits.kinds.recipes import read_source
-from digits.kinds.sources.old_datasets import convert_source, has_databases
+from digits.kinds.recipes import convert_source, has_databases, read_source
 from digits.kinds.sources.records import NO_TARGET
 
 # Limits of a summary; its cost is dominated by listing this many files.

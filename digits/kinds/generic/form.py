@@ -25,7 +25,7 @@ from digits.kinds.forms.source import FormSource
 from digits.kinds.generic.databases import recipe_for
 from digits.kinds.generic.reader import GenericMapping
 from digits.kinds.generic.recipe import CreateGeneric
-from digits.kinds.sources.old_datasets import has_databases
+from digits.kinds.recipes import has_databases
 
 
 class RecordFiles(Records):

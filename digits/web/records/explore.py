@@ -14,7 +14,7 @@ from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLIT_TITLES
 from digits.data.manifest import Manifest
-from digits.data.records.names import names_path
+from digits.data.records.index import names_path
 from digits.data.records.search import (
     ALL,
     MEASURES,

@@ -9,6 +9,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,6 @@ from digits.data.records import records
 from digits.data.records.feature_spec import FeatureShapes
 from digits.data.records.maker import RecordMaker, UnusablePart
 from digits.data.sources.plan import ImageSource, Plan, Unusable, WiderValues, show
-from digits.worker.creation.mean_image import MeanSum
 from digits.worker.failure import UserFault
 
 # Small enough to share the work evenly, and few enough to be opened together.
@@ -30,6 +30,7 @@ SHARDS_OF_SMALL_RECORDS = 32
 MAX_SHARD_BYTES = 256 << 20
 
 SAMPLED_FOR_BITS = 50
+MAX_UINT16_SUMMANDS = 65535 // 255
 
 NEWS_SECONDS = 0.2
 
@@ -108,6 +109,37 @@ class Summed:
     """The sum of all training images that a process wrote, float64 [height, width, channels]."""
 
     total: NDArray[np.float64]
+
+
+class MeanSum:
+    """The sum of images of one size; that of uint8 images is exact and does not depend on their order."""
+
+    def __init__(self) -> None:
+        self._total: NDArray[np.float64] | None = None
+        self._recent = np.zeros(0, np.uint16)
+        self._count = 0
+
+    def add(self, pixels: NDArray[Any]) -> None:
+        """Add uint8 or float32 [height, width, channels]."""
+        if pixels.dtype != np.uint8:
+            total = np.zeros(pixels.shape) if self._total is None else self._total
+            self._total = np.add(total, pixels, out=total)
+            return
+        # Adding 16-bit integers is faster than adding float64.
+        if self._count == MAX_UINT16_SUMMANDS:
+            self._total = self.total()
+            self._count = 0
+        if self._count:
+            np.add(self._recent, pixels, out=self._recent)
+        else:
+            self._recent = pixels.astype(np.uint16)
+        self._count += 1
+
+    def total(self) -> NDArray[np.float64] | None:
+        """The sum so far, float64 [height, width, channels]; None without images."""
+        if not self._count:
+            return self._total
+        return self._recent.astype(np.float64) if self._total is None else self._total + self._recent
 
 
 class ShardMaker:

@@ -34,6 +34,9 @@ from digits.data.manifest import (
     CONVERTED_FOLDER,
     FEATURES_FILE,
     LABELS_FILE,
+    MEAN_ARRAY_FILE,
+    MEAN_IMAGE_FILE,
+    MEAN_JPEG_FILE,
     SKIPPED_FILE,
     Manifest,
     SplitRecords,
@@ -44,9 +47,7 @@ from digits.data.remote.copies import Copies
 from digits.data.samples import samples
 from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
 from digits.data.sources.plan import Plan, SkippedParts, Unusable, UnusableSource, WiderValues, count_of, show
-from digits.kinds.recipes import build_recipe, read_source
-from digits.kinds.sources.old_datasets import convert_source, has_databases
-from digits.worker.creation import mean_image
+from digits.kinds.recipes import build_recipe, convert_source, has_databases, read_source
 from digits.worker.creation.report import Report
 from digits.worker.creation.shards import (
     Advanced,
@@ -162,7 +163,7 @@ class Creation:
         self._warn_of_losses(plan, written)
         self._warn_of_fractions(written)
         mean = total / written["train"].count
-        mean_image.save(mean, plan.dtype, self._job_folder)
+        _save_mean(mean, plan.dtype, self._job_folder)
         if plan.target.labels:
             lines = "".join(f"{label}\n" for label in plan.target.labels)
             write_bytes(self._job_folder / LABELS_FILE, lines.encode())
@@ -373,6 +374,18 @@ def _need_enough(plan: Plan, written: dict[str, Written], skipped: list[Unusable
         )
     if not written["train"].count:
         raise UserFault(f"No usable train image is left.{first}", hint)
+
+
+def _save_mean(mean: NDArray[np.float64], dtype: str, job_folder: Path) -> None:
+    """Save the ``mean`` [height, width, channels] of images of ``dtype`` as an array and as pictures."""
+    file = io.BytesIO()
+    np.save(file, mean.astype(np.float32), allow_pickle=False)
+    write_bytes(job_folder / MEAN_ARRAY_FILE, file.getvalue())
+    is_array = dtype == "float32"
+    pixels = images.scale_to_pixels(mean.astype(np.float32)) if is_array else np.rint(mean).astype(np.uint8)
+    picture = images.side_by_side(pixels)
+    for name in (MEAN_IMAGE_FILE, MEAN_JPEG_FILE):
+        write_bytes(job_folder / name, images.encode(picture, Path(name).suffix[1:]))
 
 
 def _split(name: str, written: Written, pieces: list[Piece]) -> SplitRecords:

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
 from digits.data.manifest import SplitRecords
-from digits.data.records.classes import classes_path, select_containing
-from digits.data.records.index import SplitIndex
+from digits.data.records.index import SplitIndex, classes_path, select_containing
 from digits.data.records.records import ShardWriter, shard_name
 
 CLASSES = 5

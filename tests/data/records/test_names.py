@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from digits.core.files import UnreadableFile
 from digits.data.manifest import SplitRecords
-from digits.data.records.names import find_names, names_path
+from digits.data.records.index import find_names, names_path
 from digits.data.records.records import ShardWriter, shard_name
 
 

@@ -18,7 +18,7 @@ from digits.core import events
 from digits.data.images import images
 from digits.data.manifest import CHANGES_FILE, SplitRecords, load
 from digits.data.records import records
-from digits.data.records.names import find_names
+from digits.data.records.index import find_names
 from digits.data.records.records import Record, SplitReader
 from digits.data.sources.plan import Progress, UnusableSource
 from digits.data.targets.boxes import Boxes

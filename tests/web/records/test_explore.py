@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from digits.data.records.names import names_path
+from digits.data.records.index import names_path
 from tests.site import Site, bars
 from tests.web.trained import shared_site
 

@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from digits.data import manifest
-from digits.data.records.classes import classes_path
-from digits.data.records.names import names_path
+from digits.data.records.index import classes_path, names_path
 from digits.kinds.jobs import DatasetJob
 from tests.site import Site
 from tests.web.trained import shared_site
