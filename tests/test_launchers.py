@@ -183,14 +183,15 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def test_style_and_types_are_checked_before_tests_run(checkout):
+def test_style_is_checked_before_tests_run_and_types_beside_them(checkout):
     assert checkout.run("digits-test", STAND_IN_UNFIT="0").returncode == 0
-    assert checkout.checks == ["ruff", "ruff", "mypy", "pytest"]
+    assert checkout.checks[:2] == ["ruff", "ruff"]
+    assert sorted(checkout.checks[2:]) == ["mypy", "pytest"]
 
 
 def test_a_quick_check_skips_slow_and_browser_tests(checkout, bare_system):
     assert checkout.run("digits-test", "--quick", PATH=str(bare_system)).returncode == 0
-    assert checkout.checks == ["ruff", "ruff", "mypy", "pytest"]
+    assert sorted(checkout.checks) == ["mypy", "pytest", "ruff", "ruff"]
     (tests,) = (line for line in checkout.asked if line.startswith("-m pytest --numprocesses"))
     for mark in ("integration", "tensorflow", "browser", "network", "slow", "nightly"):
         assert f"not {mark}" in tests
@@ -215,12 +216,23 @@ def test_tests_are_compiled_once_in_a_new_checkout(checkout):
     assert collections() == 0
 
 
-def test_a_failed_check_stops_the_run(checkout):
+@pytest.mark.parametrize(
+    ("check", "also_run"),
+    [
+        ("-m ruff check .", []),
+        ("-m mypy", ["mypy", "pytest", "ruff"]),
+        ("-m pytest*", ["mypy", "pytest", "ruff"]),
+    ],
+)
+def test_a_failed_check_fails_the_run(checkout, check, also_run):
     checkout.run("digits-test")
     python = checkout.folder / ".venv" / "bin" / "python"
-    python.write_text(STAND_IN.replace('case "$*" in', 'case "$*" in\n    "-m mypy") exit 1 ;;', 1))
-    assert checkout.run("digits-test").returncode == 1
-    assert checkout.checks == ["ruff", "ruff", "mypy"]
+    pattern = check.replace(" ", "\\ ")
+    python.write_text(STAND_IN.replace('case "$*" in', f'case "$*" in\n    {pattern}) exit 3 ;;', 1))
+    answer = checkout.run("digits-test")
+    assert answer.returncode in (1, 3)
+    assert sorted(checkout.checks) == sorted(["ruff", *also_run])
+    assert ("The types are wrong" in answer.stderr) == (check == "-m mypy")
 
 
 def test_arguments_run_only_pytest(checkout):
