@@ -207,6 +207,7 @@ def payloads(tree: Path) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_payload_escapes(roots: Roots, tree: Path) -> None:
     corpus = payloads(tree)
     assert len(corpus) > 200

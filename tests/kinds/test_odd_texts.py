@@ -44,6 +44,7 @@ NAMES = """kitti,voc,yolo,text files,csv,metadata,multi-label,regression,labels 
 listed pairs,table of targets,texts""".replace("\n", "").split(",")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_odd_values_are_skipped_or_refused(tmp_path: Path, name: str) -> None:
     recipe: Any = small_sources.EVERY[name](small_sources.write_images(tmp_path / "images"))

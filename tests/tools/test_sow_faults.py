@@ -57,6 +57,7 @@ def test_lines_without_visible_behavior_are_left_alone(source: str) -> None:
     assert changed(source) == set()
 
 
+@pytest.mark.slow
 def test_a_seed_selects_the_same_faults_in_turns_of_zones_and_operators() -> None:
     zones = ["core", "runtime"]
     faults = sow(ROOT, zones, 12, 5)

@@ -72,11 +72,13 @@ def missing(path: str) -> bool:
     return not is_registered(path) and tuple(path.rsplit(".", 2)[:2]) not in NAMES
 
 
+@pytest.mark.slow
 def test_private_names_of_the_libraries_are_registered() -> None:
     used = {f"{module}: {path}" for module, tree in modules() for path in uses_of(tree) if missing(path)}
     assert sorted(used) == []
 
 
+@pytest.mark.slow
 def test_attributes_with_underscores_are_registered() -> None:
     own, read = set(), {}
     for module, tree in modules():
@@ -93,6 +95,7 @@ def test_attributes_with_underscores_are_registered() -> None:
     assert [where for name, where in read.items() if name not in own | registered | UNDERSCORED] == []
 
 
+@pytest.mark.slow
 def test_modules_are_patched_through_the_register() -> None:
     patched = []
     for module, tree in modules():

@@ -225,6 +225,7 @@ FAULTS: list[tuple[str, Callable[[], bytes]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 @pytest.mark.parametrize(("message", "make"), FAULTS)
 def test_other_archives_are_refused(
@@ -376,6 +377,7 @@ def test_a_refused_archive_in_an_archive_remains_a_file(
     assert {path.name for path in (tmp_path / "folder").iterdir()} == {"one.png", "in", "in.zip", "other"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", [zip_of, tar_of])
 @pytest.mark.parametrize(
     ("message", "make"),

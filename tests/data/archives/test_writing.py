@@ -13,6 +13,7 @@ from digits.data.archives import unpacking
 from digits.data.archives import writing as archive
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", archive.MEDIA_TYPES)
 def test_an_archive_is_streamed_completely(tmp_path: Path, ending: str) -> None:
     contents = {
@@ -42,6 +43,7 @@ def test_an_archive_can_be_uploaded_again(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_archive_can_contain_more_files_than_zip_counts() -> None:
     count = 70_000
     data = b"".join(archive.stream("zip", ((f"{number}", b"") for number in range(count))))

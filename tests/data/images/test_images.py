@@ -448,6 +448,7 @@ def test_scaling_does_not_depend_on_the_processor(channels: int) -> None:
     assert scaled.get_buffer() == jpeg.scale(pixels, (0, 0, 75, 50), (31, 33)).tobytes()
 
 
+@pytest.mark.slow
 @given(
     st.integers(10, 40),
     st.floats(4, 40),

@@ -97,6 +97,7 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("reason", "make"), BOMBS.values(), ids=BOMBS)
 def test_a_file_of_much_work_is_refused(reason: str, make: Callable[[], bytes]) -> None:
     data = make()

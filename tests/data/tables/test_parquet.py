@@ -40,6 +40,7 @@ def largest(steps: Iterable[object]) -> tuple[int, int]:
     return count, most
 
 
+@pytest.mark.slow
 def test_values_that_repeat_are_read_in_small_batches(repeated: Path) -> None:
     images = ParquetImages(repeated.parent, "image")
     readers: dict[str, Iterable[object]] = {

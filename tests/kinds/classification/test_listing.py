@@ -98,6 +98,7 @@ def test_faults_of_text_files_are_reported_with_their_lines(
         plan(text_files(tmp_path, lines, labels))
 
 
+@pytest.mark.slow
 def test_a_long_text_file_takes_little_memory(tmp_path: Path) -> None:
     path = tmp_path / "train.txt"
     with open(path, "w") as file:

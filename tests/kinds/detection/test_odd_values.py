@@ -61,6 +61,7 @@ def replaced(text: str) -> Iterator[str]:
         yield text.replace("{", f'{{"odd": {odd}, ', 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WRITERS)
 def test_odd_values_are_skipped_or_refused(tmp_path: Path, name: str) -> None:
     root = tmp_path / "data"

@@ -31,6 +31,7 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_records_are_saved_by_another_process(records: Path) -> None:
     found = save(request(records, most=3))
     assert [item.name for item in found] == [f"a.tfrecord:{number}" for number in range(3)]
@@ -43,6 +44,7 @@ def test_images_of_other_sizes_are_listed_with_the_reason(records: Path) -> None
     assert "its image is 8×6 pixels, not 8×8" in found[0].error
 
 
+@pytest.mark.slow
 def test_errors_of_the_process_are_raised(records: Path, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as raised:
         save(request(records, target=str(tmp_path / "missing" / "inputs")))

@@ -165,6 +165,7 @@ def test_every_written_text_is_found_at_its_position(tmp_path: Path, rows: list[
         assert sorted(contents(plan(table)).values()) == sorted(expected)
 
 
+@pytest.mark.slow
 def test_texts_are_not_kept_in_memory(tmp_path: Path) -> None:
     count = 20_000
     table = write(tmp_path, "".join(f"{number % 2},{number} {'word ' * 60}\n" for number in range(count)))

@@ -64,6 +64,7 @@ def test_changes_are_read_as_they_were_made(
     assert load(folder).changes == expected
 
 
+@pytest.mark.slow
 def test_all_changes_that_are_accepted_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = {str(number): True for number in range(1000)}
     for start in range(0, 2000, 500):

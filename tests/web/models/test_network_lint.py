@@ -40,6 +40,7 @@ def test_an_empty_editor_has_no_errors(text: str) -> None:
     assert network_lint.check(text) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [f"class UserModel(a{'.b' * 900}): pass", f"class UserModel(a{'.b' * 100_000}): pass", "(" * 100_000, "-" * 100_000,
@@ -53,6 +54,7 @@ def test_code_that_exhausts_the_parser_causes_no_server_error(text: str) -> None
     assert len(network_lint.check(text)) <= 1
 
 
+@pytest.mark.slow
 def test_code_that_takes_too_long_to_compile_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network_lint, "CHECK_SECONDS", 1.0)
     nested = (f"{' ' * depth}try: pass\n{' ' * depth}finally:\n" for depth in range(19))

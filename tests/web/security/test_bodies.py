@@ -32,6 +32,7 @@ def test_long_forms_are_parsed(app: flask.Flask, size: int) -> None:
         assert flask.request.form.to_dict() == fields
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shift", range(4))
 def test_escape_sequences_are_decoded_in_little_memory(app: flask.Flask, shift: int) -> None:
     text = "a" * shift + "\n" * 250_000 + "é+" * 20_000

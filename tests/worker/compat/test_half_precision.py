@@ -9,6 +9,9 @@ import pytest
 import digits.networks
 from tests.worker.lazily import half_precision
 
+# The names are looked up in TensorFlow itself.
+pytestmark = pytest.mark.usefixtures("tensorflow")
+
 NETWORKS = sorted(Path(digits.networks.__file__).parent.glob("[!_]*.py"))
 
 
