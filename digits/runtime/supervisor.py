@@ -252,25 +252,10 @@ class Supervisor:
             self._stop_children()
 
     def _stop_children(self) -> None:
-        self._stop_at = time.monotonic() + self._grace_seconds()
+        self._stop_at = time.monotonic() + grace_seconds(self._folder)
         for child in self._running:
             _signal(child, signal.SIGTERM)
             _signal(child, signal.SIGCONT)
-
-    def _grace_seconds(self) -> float:
-        try:
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(os.path.join(self._folder, STOP_SECONDS_FILE), flags)
-        except OSError:
-            return GRACE_SECONDS
-        try:
-            needed = float(os.read(descriptor, 32))
-        except (OSError, ValueError):
-            return GRACE_SECONDS
-        finally:
-            os.close(descriptor)
-        # The task ends itself first. Written so that NaN means the usual time.
-        return min(needed + 1, MAX_GRACE_SECONDS) if needed + 1 > GRACE_SECONDS else GRACE_SECONDS
 
     def _patience(self) -> float | None:
         if self._stop_at is None:
@@ -382,6 +367,23 @@ class Supervisor:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def grace_seconds(folder: str) -> float:
+    """Return the time that the task in ``folder`` gets to stop by itself."""
+    try:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(os.path.join(folder, STOP_SECONDS_FILE), flags)
+    except OSError:
+        return GRACE_SECONDS
+    try:
+        needed = float(os.read(descriptor, 32))
+    except (OSError, ValueError):
+        return GRACE_SECONDS
+    finally:
+        os.close(descriptor)
+    # The task ends itself first. Written so that NaN means the usual time.
+    return min(needed + 1, MAX_GRACE_SECONDS) if needed + 1 > GRACE_SECONDS else GRACE_SECONDS
 
 
 def prepare_child(pipe: int) -> None:

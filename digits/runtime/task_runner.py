@@ -364,7 +364,7 @@ class TaskRunner:
             return
         if run.exit is not None:
             self._finish(run)
-        elif run.waiting is None or run.waiting is not waited or run._problem:
+        elif run.waiting is None or run.waiting != waited or run._problem:
             self._call_follow(run)
 
     def _ask_executor(self, run: TaskRun, now: float) -> None:

@@ -53,5 +53,8 @@ def inherited(environment: Mapping[str, str], names: Iterable[str]) -> dict[str,
 
 def for_program(kept: Mapping[str, str]) -> dict[str, str]:
     """Return the variables ``kept`` for a program of this package that starts in another folder."""
-    path = [str(Path(__file__).parents[2]), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
+    path = [
+        str(Path(__file__).resolve().parents[3]),
+        *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep)),
+    ]
     return {**kept, "PYTHONPATH": os.pathsep.join(path)}

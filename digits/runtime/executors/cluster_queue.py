@@ -1,21 +1,54 @@
-"""The queue of a scheduler such as Slurm or Ray: its jobs, and how tasks become jobs."""
+"""The queue of a scheduler such as Slurm or Ray: its jobs, and how tasks become jobs.
+
+The names of the files of a submission begin with that of the scheduler: ``slurm.json`` is the `Submission`,
+``slurm.sh`` runs on a node, and ``slurm.log`` is what the scheduler and `digits.runtime.executors.node_job` print.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
+from msgspec import Struct
+
+from digits.core import files
+from digits.core.job import DeviceRequest
 from digits.core.task import Failure
+from digits.runtime import supervisor
+from digits.runtime.executors import node_job, processes
 from digits.runtime.executors.cluster import ClusterExecutor
 from digits.runtime.executors.executor import Waiting
-from digits.runtime.executors.local import child_environment
-from digits.runtime.executors.submission import Submission, node_environment, write_script
+from digits.runtime.executors.local import child_environment, devices_environment
 
 Status = Literal["pending", "running", "ending", "failed", "canceled", "out of memory", "expired"]
+
+T = TypeVar("T")
+
+
+class Submission(Struct):
+    """What is submitted for a ``run``.
+
+    The ``token`` distinguishes this run from earlier ones, whose jobs may still start. ``attempt`` counts its
+    submissions; it is saved before each, because the scheduler may accept one although no answer comes.
+    """
+
+    run: int
+    token: str
+    request: DeviceRequest
+    attempt: int = 0
+
+
+class Attempt(Struct):
+    """What the file of `node_job` contains about the latest attempt."""
+
+    token: str = ""
+    phase: Literal["", "waiting", "running", "interrupted"] = ""
+    nodes: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,7 +114,12 @@ class ClusterQueue(ClusterExecutor):
         server = hashlib.sha256(os.fsencode(self._jobs_folder)).hexdigest()[:8]
         self._mark = f"digits:{server}:"
         self._variables = os.environ if environment is None else environment
-        self._environment = node_environment(child_environment(self._variables, pass_env))
+        local = (
+            "TMPDIR",
+            "CUDA_VISIBLE_DEVICES",
+        )  # do not apply on a node, where the scheduler assigns the GPUs
+        kept = child_environment(self._variables, pass_env)
+        self._environment = {name: value for name, value in kept.items() if name not in local}
         self.list_seconds, self.lost_seconds = list_seconds, lost_seconds
 
     def command(self, folder: Path, new: Submission) -> list[str]:
@@ -101,18 +139,14 @@ class ClusterQueue(ClusterExecutor):
         raise NotImplementedError
 
     def cancel(self, gently: Sequence[QueuedJob], at_once: Sequence[QueuedJob]) -> Collection[QueuedJob]:
-        """Stop active jobs: some may save their state, others have had the time for that.
+        """Stop jobs: some may save their state, others have had the time for that, or have ended already.
 
         Return those that will do nothing, although the scheduler still lists them.
         """
         raise NotImplementedError
 
-    def discard(self, jobs: Sequence[QueuedJob]) -> None:
-        """End ``jobs`` that no run wants; some have ended already."""
-        raise NotImplementedError
-
     def path(self, folder: Path, ending: str) -> Path:
-        """Return the path of a file of the scheduler in the folder of a task (see `submission`)."""
+        """Return the path of a file of the scheduler in the folder of a task."""
         return folder / f"{self.title.lower()}.{ending}"
 
     def name_of(self, folder: Path, submitted: Submission) -> str:
@@ -121,7 +155,40 @@ class ClusterQueue(ClusterExecutor):
             f"{self._mark}{os.path.relpath(folder, self._jobs_folder)}:{submitted.token}:{submitted.attempt}"
         )
 
-    def write_script(self, folder: Path, new: Submission, command: Sequence[str]) -> None:
-        """Write the script of a new submission, which becomes ``command``; raises OSError."""
-        hidden = {} if new.request.gpus_per_worker else {"CUDA_VISIBLE_DEVICES": ""}
-        write_script(self.path(folder, "sh"), new.run, {**self._environment, **hidden}, command)
+    def prepare(self, folder: Path, new: Submission, command: Sequence[str]) -> None:
+        """Write the files of a new submission, whose script becomes ``command``; raises OSError."""
+        # What an earlier run left.
+        for stale in (folder / node_job.ATTEMPT_FILE, self.path(folder, "log"), folder / node_job.EXIT_FILE):
+            stale.unlink(missing_ok=True)
+        # A node asks for the contents of an existing file, but may remember for a minute that there was none.
+        files.write_bytes(folder / node_job.STOP_FILE, b"0")
+        devices = devices_environment(())
+        if new.request.gpus_per_worker:
+            del devices["CUDA_VISIBLE_DEVICES"]
+        own = {processes.TASK_VARIABLE: str(folder), supervisor.RUN_VARIABLE: str(new.run)}
+        variables = {**self._environment, **devices, **own}
+        lines = [
+            "#!/bin/sh",
+            "trap '' TERM",  # one that came before the command handles it would end the job
+            *(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
+            f"exec {shlex.join(command)}",
+        ]
+        files.write_bytes(self.path(folder, "sh"), "\n".join([*lines, ""]).encode())
+        files.write_json(self.path(folder, "json"), new)
+
+    def load(self, folder: Path, run: int | None = None) -> Submission | None:
+        """Return what was submitted for this ``run`` of the task in ``folder``, by default for any run."""
+        saved = _read(self.path(folder, "json"), Submission)
+        return saved if saved and run in (saved.run, None) else None
+
+
+def load_attempt(folder: Path) -> Attempt:
+    """Return what is known about the latest attempt of the task in ``folder``."""
+    return _read(folder / node_job.ATTEMPT_FILE, Attempt) or Attempt()
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return files.read_json(path, kind, below=path.parents[1])
+    except files.UnreadableFile:
+        return None

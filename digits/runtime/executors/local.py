@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from digits.core.machine.environment import TASK_VARIABLES, inherited
+from digits.core.machine.environment import TASK_VARIABLES, for_program, inherited
 from digits.core.task import WORKERS_VARIABLE, Handle
 from digits.runtime import supervisor, task_output
 from digits.runtime.executors import processes
@@ -191,11 +191,8 @@ def child_environment(environment: Mapping[str, str], pass_env: Sequence[str] = 
     ``pass_env`` lists variables to keep in addition to `digits.core.machine.environment.TASK_VARIABLES`.
     """
     kept = inherited(environment, (*TASK_VARIABLES, *pass_env))
-    package_home = str(Path(__file__).resolve().parents[3])
-    path = [package_home, *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
     return {
-        **kept,
-        "PYTHONPATH": os.pathsep.join(path),
+        **for_program(kept),
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
         "PYTHONNOUSERSITE": "1",

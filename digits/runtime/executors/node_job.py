@@ -159,9 +159,7 @@ class NodeJob:
         ]
 
     def _end_canceled(self, record: Record | None) -> int:
-        """Record that somebody ended the job with the commands of the scheduler."""
-        message = f"The job was canceled in {self.title}, not here."
-        return self._end(record, stopped=True, failure=failure(message, "Start it again."))
+        return self._end(record, stopped=True, failure=failure(*canceled(self.title)))
 
     def _give_up(self) -> int:
         message = f"The task was interrupted {MAX_FRUITLESS} times in a row before it could make progress."
@@ -186,11 +184,7 @@ class NodeJob:
         return bool(self._read(EXIT_FILE).get("run") == self._run)
 
     def _is_to_stop(self) -> bool:
-        try:
-            with open(os.path.join(self._folder, STOP_FILE)) as file:
-                return file.read() == str(self._run)
-        except OSError:
-            return False
+        return is_to_stop(self._folder, self._run)
 
     def nodes(self) -> str:
         """Return the names of the nodes, for users; empty if they are unknown."""
@@ -225,8 +219,22 @@ def _failed_by_itself(record: Record) -> bool:
     return not (record["stopped"] or was_killed or record["code"] == EXIT_PARTNER_LOST)
 
 
+def is_to_stop(folder: str, run: int) -> bool:
+    """Return whether the user has asked this ``run`` of the task in ``folder`` to stop."""
+    try:
+        with open(os.path.join(folder, STOP_FILE), "rb") as file:
+            return file.read() == b"%d" % run
+    except OSError:
+        return False
+
+
 def failure(message: str, hint: str) -> dict[str, str]:
     return {"message": message, "hint": hint}
+
+
+def canceled(title: str) -> tuple[str, str]:
+    """Return the message and the hint for a job that somebody ended with the commands of the scheduler."""
+    return f"The job was canceled in {title}, not here.", "Start it again."
 
 
 def say(text: str) -> None:

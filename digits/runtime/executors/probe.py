@@ -17,9 +17,8 @@ from digits.core import files
 from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.runtime.executors.cluster import Finding, Overview, Unreachable
-from digits.runtime.executors.cluster_queue import ClusterQueue, QueuedJob
+from digits.runtime.executors.cluster_queue import ClusterQueue, QueuedJob, Submission
 from digits.runtime.executors.commands import sleep
-from digits.runtime.executors.submission import Submission
 
 # Longest time in the queue, and of the job, in seconds.
 START_SECONDS = 120.0
@@ -58,7 +57,7 @@ def probe(queue: ClusterQueue, folder: Path, cluster: Overview) -> Iterator[Find
     finally:
         with suppress(Unreachable):
             if listed := job.listed():
-                queue.discard([listed])
+                queue.cancel((), [listed])
         files.remove_tree(job.folder)
 
 
@@ -76,7 +75,7 @@ class _Probe:
         question = self._submission.token
         (self.folder / "question").write_text(question)
         command = [sys.executable, "-P", "-c", PROGRAM.read_text(), str(self.folder)]
-        self._queue.write_script(self.folder, self._submission, command)
+        self._queue.prepare(self.folder, self._submission, command)
         asked_at = time.time()
         try:
             self._queue.send(self.folder, self._submission)

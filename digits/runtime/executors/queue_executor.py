@@ -27,24 +27,28 @@ from gevent.event import Event
 
 from digits.core import files
 from digits.core.task import Handle
-from digits.runtime import task_output
-from digits.runtime.executors import node_job, queued_run, submission
+from digits.runtime import supervisor, task_output
+from digits.runtime.executors import node_job, queued_run
 from digits.runtime.executors.cluster import Finding, Unreachable
-from digits.runtime.executors.cluster_queue import ClusterQueue, LimitReached, QueuedJob, Refused
+from digits.runtime.executors.cluster_queue import (
+    ClusterQueue,
+    LimitReached,
+    QueuedJob,
+    Refused,
+    Submission,
+    load_attempt,
+)
 from digits.runtime.executors.executor import OUTPUT_LIMIT, Exit, Ledger, OpenLedger, Placement, Waiting
 from digits.runtime.executors.exit_record import read_exit, write_exit
 from digits.runtime.executors.local import WORKER_PROGRAM
 from digits.runtime.executors.probe import probe
 from digits.runtime.executors.queued_run import QueuedRun
-from digits.runtime.executors.submission import Submission
 from digits.runtime.offload import in_thread
 
 log = logging.getLogger(__name__)
 
 # Without runs, the queue is listed this many times less often, until the jobs of ended runs are gone from it.
 IDLE_FACTOR = 6
-# A submission that a limit refuses is repeated after this time.
-LIMIT_SECONDS = 15.0
 # With many runs, each is polled less often, as thousands may wait.
 POLLS_PER_SECOND = 300
 # For canceling jobs at the end of the server.
@@ -75,7 +79,7 @@ class QueueExecutor(ClusterQueue):
         self._runs: dict[Path, QueuedRun] = {}
         self._unwanted: dict[str, float] = {}  # names of jobs, with the time since which they are listed
         self._problem = f"{self.title} has not been asked yet"
-        self._list_at = self._submit_at = self._changed_at = 0.0
+        self._list_at = self._changed_at = 0.0
         self._settled_at = -1.0  # the latest listing without an active job that is unwanted
         self.queries = 0  # of the queue
         self._bell = Event()
@@ -101,25 +105,20 @@ class QueueExecutor(ClusterQueue):
     def start(self, folder: Path, placement: Placement, *, run: int = 1, owned: bool = False) -> Handle:
         """Submit the task in the background. An ``owned`` task whose owner is killed runs to its end."""
         new = Submission(run, secrets.token_hex(8), placement.request)
-        in_thread(self._prepare, folder, new)
+        in_thread(self.prepare, folder, new, [*self.command(folder, new), *self._program, str(folder)])
         self._follow(QueuedRun(self, folder, new, Waiting(f"it is being submitted to {self.title}")))
         return {"folder": str(folder), "run": run}
 
-    def _prepare(self, folder: Path, new: Submission) -> None:
-        self.write_script(folder, new, [*self.command(folder, new), *self._program, str(folder)])
-        new.save(self.path(folder, "json"))
-
     def find(self, folder: Path, run: int) -> Handle | None:
         """Find a run in its folder. Whether the scheduler has its job is determined by the next listings."""
-        return {"folder": str(folder), "run": run} if self._load(folder, run) else None
+        return {"folder": str(folder), "run": run} if self.load(folder, run) else None
 
     def is_alive(self, handle: Handle) -> bool:
         return not isinstance(self.poll(_known(handle)[0], handle), Exit)
 
     def poll(self, folder: Path, handle: Handle | None) -> Exit | Waiting | None:
         number = _known(handle or {})[1]
-        run = self._adopt(folder, number)
-        if run is None:
+        if (run := self._adopt(folder, number)) is None:
             return read_exit(folder, number) or Exit(lost=True)
         run.read_files()
         if isinstance(run.state, Exit):
@@ -132,16 +131,16 @@ class QueueExecutor(ClusterQueue):
     def stop(self, handle: Handle) -> None:
         run = self._adopt(*_known(handle))
         if run is not None and run.stop_since is None:
-            files.write_bytes(run.folder / node_job.STOP_FILE, str(run.number).encode())
+            files.write_bytes(run.folder / node_job.STOP_FILE, str(run.submission.run).encode())
             run.stop_since, self._list_at = time.monotonic(), 0.0
             self._bell.set()
 
     def clear(self, folder: Path, handles: Sequence[Handle] = ()) -> bool:
         for file in (self.path(folder, "json"), *folder.glob(f"*/{self.path(folder, 'json').name}")):
-            if saved := submission.load_submission(file):  # also of an earlier server
+            if saved := self.load(file.parent):  # also of an earlier server
                 self._adopt(file.parent, saved.run)
         for run in [run for run in self._runs.values() if run.folder.is_relative_to(folder)]:
-            handle = {"folder": str(run.folder), "run": run.number}
+            handle = {"folder": str(run.folder), "run": run.submission.run}
             if self.is_alive(handle):
                 self.stop(handle)
                 run.is_killed = True
@@ -159,8 +158,7 @@ class QueueExecutor(ClusterQueue):
         return task_output.clean(data[-limit:].decode(errors="replace")), 0
 
     def nodes(self, folder: Path) -> str:
-        attempt = submission.load_attempt(folder)
-        return attempt.nodes if attempt else ""
+        return load_attempt(folder).nodes
 
     def warm_up(self) -> None:
         """Follow the jobs in the background, and cancel those of runs that have ended."""
@@ -177,21 +175,18 @@ class QueueExecutor(ClusterQueue):
             with gevent.Timeout(CLOSE_SECONDS, False):
                 self._reconcile()
 
-    def _load(self, folder: Path, run: int) -> Submission | None:
-        return submission.load_submission(self.path(folder, "json"), run)
-
     def _adopt(self, folder: Path, number: int) -> QueuedRun | None:
         """Return a run that has not ended, also one that an earlier server submitted."""
         run = self._runs.get(folder)
-        if run is not None and run.number == number:
+        if run is not None and run.submission.run == number:
             return run
-        saved = self._load(folder, number)
+        saved = self.load(folder, number)
         if saved is None or read_exit(folder, number):
             return None
         now = time.monotonic()
         waiting = Waiting(f"{self.title} has not been asked yet")
         run = QueuedRun(self, folder, saved, waiting, seen_at=now if saved.attempt else None)
-        if submission.is_to_stop(folder, number):  # asked of an earlier server
+        if node_job.is_to_stop(str(folder), number):  # asked of an earlier server
             run.stop_since = now
         self._follow(run)
         return run
@@ -212,9 +207,7 @@ class QueueExecutor(ClusterQueue):
             except Exception:
                 log.exception("unexpected error while following jobs of %s; continuing", self.title)
                 gevent.sleep(1)
-            now = time.monotonic()
-            due = min(self._list_at, self._submit_at) if self._submit_at > now else self._list_at
-            self._bell.wait(max(0.0, due - now))
+            self._bell.wait(max(0.0, self._list_at - time.monotonic()))
             self._bell.clear()
 
     def _submit_new(self) -> None:
@@ -222,28 +215,28 @@ class QueueExecutor(ClusterQueue):
         for run in [run for run in self._runs.values() if run.seen_at is None and not run.is_over]:
             if run.stop_since is not None:
                 run.state = Exit(stopped=True, seconds=0.0)
-            elif not self._problem and self._submit_at <= time.monotonic() < self._list_at:
+            elif not self._problem and time.monotonic() < self._list_at:
                 self._submit(run)
 
     def _submit(self, run: QueuedRun) -> None:
         new, folder = run.submission, run.folder
         new.attempt += 1
-        in_thread(new.save, self.path(folder, "json"))
-        run.seen_at, run.phase = time.monotonic(), ""
+        in_thread(files.write_json, self.path(folder, "json"), new)
+        run.name, run.seen_at, run.phase = self.name_of(folder, new), time.monotonic(), ""
         try:
             in_thread(self.send, folder, new)
         except Unreachable as error:  # the listings will show whether it was accepted
             self._unreachable(str(error))
         except LimitReached as error:
-            run.seen_at, self._submit_at = None, time.monotonic() + LIMIT_SECONDS
+            run.seen_at, self._problem = None, str(error)  # until the next listing
             for other in self._runs.values():
                 if other.seen_at is None and not other.is_over:
-                    other.wait(str(error))
+                    other.state = Waiting(str(error))
         except Refused as refused:
             run.state = Exit(failure=refused.failure, seconds=0.0)
         else:
             run.starts += 1
-            run.wait(f"{self.title} has accepted it")
+            run.wait("has accepted it")
 
     def _unreachable(self, problem: str) -> None:
         """Keep what is known: a job that nobody can see may be running."""
@@ -254,7 +247,7 @@ class QueueExecutor(ClusterQueue):
             if run.seen_at is not None:
                 run.seen_at = time.monotonic()
             if isinstance(run.state, Waiting):
-                run.wait(f"{self.title} does not answer ({problem})")
+                run.wait(f"does not answer ({problem})")
 
     def _reconcile(self) -> None:
         """Compare the runs with the queue."""
@@ -283,7 +276,7 @@ class QueueExecutor(ClusterQueue):
         at_once: list[QueuedJob] = []
         for run, job in listed:
             seconds = time.monotonic() - (run.stop_since or 0.0)
-            is_late = run.is_killed or seconds > INSIST_SECONDS + submission.grace_seconds(run.folder)
+            is_late = run.is_killed or seconds > INSIST_SECONDS + supervisor.grace_seconds(str(run.folder))
             (at_once if is_late else gently).append(job)
         gone = in_thread(self.cancel, gently, at_once) if listed else ()
         for run, job in listed:
@@ -294,18 +287,13 @@ class QueueExecutor(ClusterQueue):
 
     def _discard_unwanted(self, others: Mapping[str, QueuedJob], at: float) -> None:
         """End jobs of runs that are over, such as one that starts again after a crash of the scheduler."""
-        self._unwanted = {name: since for name, since in self._unwanted.items() if name in others}
-        unknown = others.keys() - self._unwanted.keys()
-        self._unwanted |= dict.fromkeys(in_thread(self._find_unwanted, unknown), at)
-        active = {name: since for name, since in self._unwanted.items() if others[name].is_active}
-        due = {
-            name
-            for name, since in self._unwanted.items()
-            if name not in active or at - since >= queued_run.FILE_SECONDS
-        }
-        if due:
-            in_thread(self.discard, [others[name] for name in due])
-        if not active:
+        known = {name: since for name, since in self._unwanted.items() if name in others}
+        found = in_thread(self._find_unwanted, others.keys() - known.keys())
+        self._unwanted = dict.fromkeys(found, at) | known
+        listed = [(others[name], at - since) for name, since in self._unwanted.items()]
+        if due := [job for job, age in listed if not job.is_active or age >= queued_run.FILE_SECONDS]:
+            in_thread(self.cancel, (), due)
+        if not any(job.is_active for job, _ in listed):
             self._settled_at = at
 
     def _find_unwanted(self, names: Collection[str]) -> list[str]:
@@ -313,7 +301,7 @@ class QueueExecutor(ClusterQueue):
         found = []
         for name in names:
             folder = self._jobs_folder / name.removeprefix(self._mark).partition(":")[0]
-            saved = submission.load_submission(self.path(folder, "json"))
+            saved = self.load(folder)
             # Not if the folder is missing: its file system may be.
             if saved and (name != self.name_of(folder, saved) or read_exit(folder, saved.run)):
                 found.append(name)

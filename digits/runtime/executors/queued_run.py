@@ -9,12 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from digits.core.task import Failure
-from digits.runtime import supervisor
 from digits.runtime.executors import node_job
-from digits.runtime.executors.cluster_queue import ClusterQueue, QueuedJob
+from digits.runtime.executors.cluster_queue import ClusterQueue, QueuedJob, Submission, load_attempt
 from digits.runtime.executors.executor import Exit, Waiting
 from digits.runtime.executors.exit_record import read_exit
-from digits.runtime.executors.submission import Submission, load_attempt
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +34,9 @@ _PHASES = {
 class QueuedRun:
     """A run on ``queue`` that has not ended. ``state`` is what `poll` returns. Times are those of a monotonic clock.
 
-    ``seen_at`` is the time of the latest listing with its job, or of the submission; None if it is to be submitted.
-    ``phase`` is that of the latest attempt, empty after a submission; ``starts`` counts submissions since an attempt.
+    ``name`` is that of the latest submission. ``seen_at`` is the time of the latest listing with its job, or of the
+    submission; None if it is to be submitted. ``phase`` is that of the latest attempt, empty after a submission;
+    ``starts`` counts submissions since an attempt.
     """
 
     queue: ClusterQueue
@@ -52,35 +51,25 @@ class QueuedRun:
     is_killed: bool = False
 
     def __post_init__(self) -> None:
-        self.exit_path = str(self.folder / supervisor.EXIT_FILE)
+        self.name = self.queue.name_of(self.folder, self.submission)
+        self.exit_path = str(self.folder / node_job.EXIT_FILE)
         self._attempt_path = str(self.folder / node_job.ATTEMPT_FILE)
         self._attempt_key: tuple[int, int] | None = None
-        self._name = self.queue.name_of(self.folder, self.submission).rpartition(":")[0]
-
-    @property
-    def number(self) -> int:
-        return self.submission.run
-
-    @property
-    def name(self) -> str:
-        """The name of its latest submission."""
-        return f"{self._name}:{self.submission.attempt}"
 
     @property
     def is_over(self) -> bool:
         return isinstance(self.state, Exit)
 
-    def wait(self, reason: str, expected_start: float | None = None) -> None:
-        state = Waiting(reason, expected_start)
-        if self.state != state:
-            self.state = state
+    def wait(self, reason: str) -> None:
+        """Note that it waits because the scheduler's title and ``reason``, as in “Slurm has accepted it”."""
+        self.state = Waiting(f"{self.queue.title} {reason}")
 
     def read_files(self) -> None:
         """Note that it has ended, or that `node_job` has begun or interrupted an attempt.
 
         Cheap while nothing happens, because thousands of runs may wait.
         """
-        if os.path.lexists(self.exit_path) and (ended := read_exit(self.folder, self.number)):
+        if os.path.lexists(self.exit_path) and (ended := read_exit(self.folder, self.submission.run)):
             self.state = ended
             return
         try:
@@ -92,13 +81,13 @@ class QueuedRun:
             return
         self._attempt_key = key
         attempt = load_attempt(self.folder)
-        if attempt is not None and attempt.token == self.submission.token:
+        if attempt.token == self.submission.token:
             self.begun_at, self.phase, self.starts = time.monotonic(), attempt.phase, 0
             self._show_phase()
 
     def _show_phase(self) -> None:
         if self.phase in _PHASES:
-            self.wait(f"{self.queue.title} {_PHASES[self.phase]}")
+            self.wait(_PHASES[self.phase])
         else:
             self.state = None
 
@@ -108,32 +97,38 @@ class QueuedRun:
         if job.status == "running":
             self._show_phase()
         elif job.is_pending and self.begun_at < at:
-            waiting = self.queue.waiting(job, bool(self.phase))
-            self.wait(waiting.reason, waiting.expected_start)
+            self.state = self.queue.waiting(job, bool(self.phase))
 
     def miss(self, job: QueuedJob | None, at: float) -> None:
         """End it or submit it again: its ``job`` has ended, or is not in a listing that began ``at`` this time."""
         self.read_files()
         if self.is_over or self.seen_at is None:
             return
-        seconds = at - self.seen_at
+        seconds, title = at - self.seen_at, self.queue.title
         if self.stop_since is not None:
             if job or not self.phase or seconds >= FILE_SECONDS:
                 self.state = Exit(stopped=True)
         elif seconds < self._patience(job):
             return
         elif job and job.status == "canceled":
-            message = f"The job was canceled in {self.queue.title}, not here."
-            self.state = Exit(stopped=True, failure=Failure(message, "Start it again."))
+            self.state = Exit(stopped=True, failure=Failure(*node_job.canceled(title)))
         elif job and job.status == "out of memory":
             self.state = Exit(out_of_memory=True)
         elif self.starts < MAX_STARTS or (job and job.status == "expired"):
             why = job.words if job else "its job is gone"
-            log.info("submitting %s to %s again: %s", self.folder, self.queue.title, why)
-            self.wait(f"{self.queue.title} {_PHASES['interrupted']}")
+            log.info("submitting %s to %s again: %s", self.folder, title, why)
+            self.wait(_PHASES["interrupted"])
             self.seen_at = None
+        elif job:
+            message = f"{title} job {job.id} ended without a result: {job.words}."
+            hint = (
+                f"The end of {title.lower()}.log in its folder may show why. The check of the compute target shows "
+                "whether the nodes share the jobs folder and Python."
+            )
+            self.state = Exit(failure=Failure(message, hint))
         else:
-            self.state = Exit(failure=self._failure(job))
+            message = f"The job is no longer in {title}'s queue, and left no result."
+            self.state = Exit(failure=Failure(message, f"{self.queue.lost_hint} Start it again."))
 
     def _patience(self, job: QueuedJob | None) -> float:
         """Return how long to wait for a record after the ``job`` has ended or disappeared, in seconds."""
@@ -141,14 +136,3 @@ class QueuedRun:
             return 0.0 if self.phase == "interrupted" or job.status == "expired" else FILE_SECONDS
         known = {"": FORGOTTEN_LISTINGS * self.queue.list_seconds, "interrupted": FILE_SECONDS}
         return known.get(self.phase, self.queue.lost_seconds)
-
-    def _failure(self, job: QueuedJob | None) -> Failure:
-        title = self.queue.title
-        if job is None:
-            message = f"The job is no longer in {title}'s queue, and left no result."
-            return Failure(message, f"{self.queue.lost_hint} Start it again.")
-        return Failure(
-            f"{title} job {job.id} ended without a result: {job.words}.",
-            f"The end of {title.lower()}.log in its folder may show why. The check of the compute target shows whether "
-            "the nodes share the jobs folder and Python.",
-        )

@@ -20,9 +20,14 @@ from digits.core.status import Status
 from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE, MAX_FRUITLESS
 from digits.runtime.executors.processes import processes_in
 from digits.runtime.executors.slurm import batch
-from digits.runtime.executors.slurm.executor import SlurmExecutor, command_environment, option_problem
-from digits.runtime.executors.slurm.nodes import parse_node
-from digits.runtime.executors.slurm.words import UNREACHABLE, reason_in_words
+from digits.runtime.executors.slurm.executor import (
+    UNREACHABLE,
+    SlurmExecutor,
+    command_environment,
+    option_problem,
+    parse_node,
+    reason_in_words,
+)
 from tests.runtime.executors.cluster_jobs import PROGRAM, ClusterServer, kill_in_turn, message
 from tests.runtime.toy_jobs import ToyJob
 from tests.slurm_cluster import SlurmCluster, open_cluster

@@ -16,11 +16,10 @@ from digits.core.compute import Compute
 from digits.core.job import DeviceRequest
 from digits.core.status import Status
 from digits.runtime.executors.cluster import Unreachable
-from digits.runtime.executors.cluster_queue import QueuedJob
+from digits.runtime.executors.cluster_queue import QueuedJob, Submission
 from digits.runtime.executors.node_job import ATTEMPT_FILE, EXIT_FILE
 from digits.runtime.executors.queued_run import MAX_STARTS
 from digits.runtime.executors.slurm.executor import SlurmExecutor, parse
-from digits.runtime.executors.submission import Submission
 from tests.runtime.executors.cluster_jobs import ClusterServer, message
 from tests.runtime.toy_jobs import ToyJob
 
@@ -96,8 +95,7 @@ def slurm_name(job: ToyJob) -> str:
 
 
 @pytest.fixture
-def slurm(monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
-    monkeypatch.setattr("digits.runtime.executors.queue_executor.LIMIT_SECONDS", 0.0)
+def slurm() -> FakeSlurm:
     return FakeSlurm()
 
 
@@ -158,6 +156,20 @@ def test_jobs_that_are_stopped_together_are_canceled_by_one_command(
     assert [set(command) for command in slurm.cancellations] == [names]
     # Nothing asks Slurm again for a job that it has canceled, such as before the deletion.
     assert all(server.cluster.clear(job.folder) for job in jobs)
+
+
+@pytest.mark.integration
+def test_a_job_that_waits_since_an_earlier_server_is_canceled_when_its_folder_is_cleared(
+    tmp_path: Path, slurm: FakeSlurm
+) -> None:
+    """Although nobody has asked it to stop before."""
+    server = FakeServer(tmp_path / "jobs", slurm)
+    job = server.run("hangs")
+    server.wait(lambda: server.are_in_queue([job]))
+    server.stop()
+    with FakeServer(tmp_path / "jobs", slurm) as server:
+        server.wait(lambda: server.cluster.clear(job.folder))
+        assert not slurm.lines
 
 
 def test_a_forgotten_job_is_submitted_again_once(server: FakeServer, slurm: FakeSlurm) -> None:

@@ -5,33 +5,37 @@ On the nodes, `digits.runtime.executors.ray.job` runs a task under the same supe
 
 from __future__ import annotations
 
-import importlib.util
+import http.client
 import json
 import logging
 import math
 import os
 import re
 import shlex
+import socket
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+from gevent.monkey import get_original
 
 from digits.core.job import DeviceRequest
+from digits.core.schema import JsonObject
 from digits.core.task import Failure
 from digits.runtime.executors.cluster import Node, Overview, Unreachable
-from digits.runtime.executors.cluster_queue import QueuedJob, Refused, Status
+from digits.runtime.executors.cluster_queue import QueuedJob, Refused, Status, Submission
 from digits.runtime.executors.commands import Commands
 from digits.runtime.executors.executor import Waiting
 from digits.runtime.executors.queue_executor import QueueExecutor
 from digits.runtime.executors.ray import job as ray_job
-from digits.runtime.executors.ray.api import RayApi, RayError
-from digits.runtime.executors.submission import Submission
 
 log = logging.getLogger(__name__)
 
 MINUTE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 20.0  # of each request
 _MIB = 1024 * 1024
 # Ray's resources of a worker, and of the program of a job.
 _RESOURCES = {"CPU": "entrypoint_num_cpus", "GPU": "entrypoint_num_gpus", "memory": "entrypoint_memory"}
@@ -42,6 +46,20 @@ _STATUSES: dict[str, Status] = {
     # It has waited longer than RAY_JOB_START_TIMEOUT_SECONDS, by default 15 minutes.
     "JOB_SUPERVISOR_ACTOR_START_TIMEOUT": "expired",
 }
+
+T = TypeVar("T")
+
+# Those of the operating system, also after gevent has replaced them.
+_Socket, _getaddrinfo = get_original("socket", ("socket", "getaddrinfo"))
+
+
+class RayError(Unreachable):
+    """Ray answered a request with an error: its HTTP ``status``, and all text. The message is its last line."""
+
+    def __init__(self, status: int, text: str) -> None:
+        lines = [line for line in text.splitlines() if line.strip(" .")]
+        super().__init__((lines[-1] if lines else f"HTTP status {status}")[:500])
+        self.status, self.text = status, text
 
 
 class RayExecutor(QueueExecutor):
@@ -68,15 +86,20 @@ class RayExecutor(QueueExecutor):
         **options: Any,
     ) -> None:
         super().__init__(jobs_folder, **options)
-        self._api = RayApi(address, token)
+        parts = urlsplit(address)
+        self._host, self._port = parts.hostname or "", parts.port or 80
+        self._base = f"{parts.path.rstrip('/')}/api/"
+        self._headers = {"Content-Type": "application/json"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._python = python
 
     def overview(self) -> Overview:
         """Return the nodes. Those that were replaced by a newer one with the same name are left out."""
-        version = self._api.ask("version", dict[str, Any])["ray_version"]
-        data = self._api.ask("v0/nodes?detail=1&limit=10000", dict[str, Any])["data"]["result"]
+        version = self._ask("version", dict[str, Any])["ray_version"]
+        data = self._ask("v0/nodes?detail=1&limit=10000", dict[str, Any])["data"]["result"]
         nodes = sorted(data["result"], key=lambda node: node["state"] == "ALIVE")
-        status = self._api.ask("cluster_status", dict[str, Any])["data"].get("clusterStatus") or {}
+        status = self._ask("cluster_status", dict[str, Any])["data"].get("clusterStatus") or {}
         usage = (status.get("loadMetricsReport") or {}).get("usageByNode") or {}
         known = {node["node_name"]: _node(node, usage.get(node["node_id"]) or {}) for node in nodes}
         return Overview(nodes=tuple(known[name] for name in sorted(known)), version=version)
@@ -135,7 +158,7 @@ class RayExecutor(QueueExecutor):
             **{_RESOURCES[resource]: amount for resource, amount in resources.items()},
         }
         try:
-            self._api.send("POST", "jobs/", body)
+            self._send("POST", "jobs/", body)
         except RayError as error:
             # The head passes requests on to an agent, and reports all of its errors as 500.
             if error.status < 500 or "status code 400" in error.text:
@@ -145,7 +168,7 @@ class RayExecutor(QueueExecutor):
 
     def list_jobs(self) -> dict[str, QueuedJob]:
         found = {}
-        for job in self._api.ask("jobs/", list[dict[str, Any]]):
+        for job in self._ask("jobs/", list[dict[str, Any]]):
             name = (job["metadata"] or {}).get("digits", "")
             if name.startswith(self._mark):
                 status = _STATUSES.get(job["error_type"] or job["status"], "failed")
@@ -159,25 +182,66 @@ class RayExecutor(QueueExecutor):
 
     def cancel(self, gently: Sequence[QueuedJob], at_once: Sequence[QueuedJob]) -> Collection[QueuedJob]:
         # A running one looks for the file that asks it to stop: Ray would kill it after three seconds.
-        self.discard([job for job in at_once if not job.is_pending])
+        for job in at_once:
+            path = f"jobs/{quote(job.id, safe='')}"
+            try:
+                if job.status == "running":
+                    self._send("POST", f"{path}/stop")
+                elif not job.is_active:
+                    self._send("DELETE", path)
+            except Unreachable as error:
+                # Also because it is gone; otherwise, the next listing contains it again.
+                log.info("a request about Ray job %s failed: %s", job.id, error)
         # Ray does not stop a pending job. It has not begun, and will end at once because of the file.
         return [job for job in (*gently, *at_once) if job.is_pending]
 
-    def discard(self, jobs: Sequence[QueuedJob]) -> None:
-        for job in jobs:
-            path = f"jobs/{quote(job.id, safe='')}"
+    # Requests: plain HTTP, without anything of gevent, because they are made in native threads
+
+    def _ask(self, path: str, kind: type[T]) -> T:
+        """Return the answer to a request; raises Unreachable or RayError."""
+        try:
+            return msgspec.json.decode(self._send("GET", path), type=kind)
+        except msgspec.MsgspecError as error:
+            raise Unreachable(f"{self._host}:{self._port} does not answer as Ray does: {error}") from error
+
+    def _send(self, method: str, path: str, body: JsonObject | None = None) -> bytes:
+        """Return the text of the answer to a request; raises Unreachable or RayError."""
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_SECONDS)
+        try:
+            connection.sock = self._connect()
+            data = None if body is None else json.dumps(body).encode()
+            connection.request(method, f"{self._base}{path}", data, self._headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            why = str(error) or type(error).__name__
+            raise Unreachable(f"no answer from {self._host}:{self._port} ({why})") from error
+        finally:
+            connection.close()
+        if answer.status in (401, 403):
+            problem = "it requires a token, or another one than that in DIGITS_RAY_TOKEN"
+            raise Unreachable(f"{problem} ({answer.status})")
+        if answer.status >= 400:
+            raise RayError(answer.status, text.decode(errors="replace"))
+        return text
+
+    def _connect(self) -> Any:
+        problem = OSError("its name has no address")
+        addresses = _getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        for family, kind, protocol, _, address in addresses:
+            sock = _Socket(family, kind, protocol)
+            sock.settimeout(_TIMEOUT_SECONDS)
             try:
-                self._api.send(*(("POST", f"{path}/stop") if job.is_active else ("DELETE", path)))
-            except (
-                Unreachable
-            ) as error:  # also because it is gone; otherwise, the next listing contains it again
-                log.info("a request about Ray job %s failed: %s", job.id, error)
+                sock.connect(address)
+                return sock
+            except OSError as error:
+                sock.close()
+                problem = error
+        raise problem
 
 
 def has_ray(python: str) -> bool:
-    """Return whether this ``python`` can import Ray. Blocks while another one than that of this process starts."""
-    if python == sys.executable:
-        return importlib.util.find_spec("ray") is not None
+    """Return whether this ``python`` can import Ray. Blocks while it starts."""
     program = "import importlib.util, sys; sys.exit(importlib.util.find_spec('ray') is None)"
     return Commands(os.environ).run(python, "-c", program)[0] == 0
 

@@ -5,24 +5,24 @@ On the nodes, `digits.runtime.executors.slurm.batch` runs a task under the same 
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 from digits.core.job import DeviceRequest
 from digits.core.task import Failure
-from digits.runtime.executors.cluster import Overview, Unreachable
-from digits.runtime.executors.cluster_queue import LimitReached, QueuedJob, Refused, Status
+from digits.runtime.executors.cluster import Node, Overview, Unreachable
+from digits.runtime.executors.cluster_queue import LimitReached, QueuedJob, Refused, Status, Submission
 from digits.runtime.executors.commands import CommandNotFound, Commands
 from digits.runtime.executors.executor import Waiting
 from digits.runtime.executors.queue_executor import QueueExecutor
-from digits.runtime.executors.slurm import batch, words
-from digits.runtime.executors.slurm.nodes import overview
-from digits.runtime.executors.submission import Submission
+from digits.runtime.executors.slurm import batch
 
 # Slurm expects a start after a year if it cannot know, as behind a job without a time limit.
 MAX_WAIT_SECONDS = 300 * 86400.0
@@ -54,6 +54,64 @@ _STATUSES: dict[str, Status] = {
     "CANCELLED": "canceled",
     "OUT_OF_MEMORY": "out of memory",
 }
+_NETWORK_ERRORS = (
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+    errno.ENOTCONN,
+    errno.EPIPE,
+    errno.ETIMEDOUT,
+)
+# The controller did not answer, so it is unknown whether it did what it was asked.
+UNREACHABLE = re.compile(
+    r"unable to contact slurm controller|timed out|\bsocket\b|communications? |zero bytes were transmitted"
+    r"|slurm backup controller in standby|invalid auth credential|munge|"
+    + "|".join(map(os.strerror, _NETWORK_ERRORS)),
+    re.IGNORECASE,
+)
+# A limit on the number of submitted jobs, by its name.
+SUBMIT_LIMIT = re.compile(r"(qos|assoc)\w*submit\w*limit", re.IGNORECASE)
+# Such a limit, or another one on the size of a job.
+LIMIT = re.compile(
+    r"job submit limit|maxsubmit|submitjobs?limit|job queue full|temporarily unable to accept job"
+    r"|job violates accounting/qos policy",
+    re.IGNORECASE,
+)
+
+_HELD = "launch failed requeued held"
+# A node could not start a job, for example because it was lost, or the controller started it twice after a crash.
+LAUNCH_FAILURES = ("JobLaunchFailure", _HELD)
+# By the names that `squeue` prints.
+_REASONS = {
+    "None": "Slurm has not considered it yet",
+    "Resources": "all suitable nodes are in use",
+    "Priority": "other jobs are before it in the queue",
+    "BeginTime": "it may not begin before a set time",
+    "Cleaning": "Slurm is ending its previous attempt",
+    "Dependency": "it depends on another Slurm job",
+    "JobHeldUser": "it is held: release it with scontrol release {id}",
+    "JobHeldAdmin": "an administrator holds it",
+    _HELD: "a node could not start it, so Slurm holds it: release it with scontrol release {id}",
+    "Licenses": "all licenses are in use",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "its partition is down",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionNodeLimit": "its partition permits fewer nodes, or too few are up",
+    "PartitionTimeLimit": "its time limit exceeds that of its partition",
+    "Reservation": "its reservation has not started",
+    "ReqNodeNotAvail": "nodes that it needs are down, drained or reserved",
+    "Nodes_required_for_job_are_DOWN": "nodes that it needs are down, drained or reserved",
+}
+# By what the message of `sbatch` contains.
+_REMEDIES = {
+    "account": "Enter an account that you may use, or leave it empty for your default account.",
+    "qos": "Enter a quality of service (QoS) that you may use, or leave it empty.",
+    "time limit": "Enter a shorter time limit, or choose another partition.",
+    "node configuration|more processors|node count|gres": "Request fewer cores, GPUs, workers or less memory, "
+    "or choose another partition.",
+    "option": "Correct the additional options of sbatch.",
+}
 
 
 class SlurmExecutor(QueueExecutor):
@@ -80,7 +138,18 @@ class SlurmExecutor(QueueExecutor):
         self._commands.close()
 
     def overview(self) -> Overview:
-        return overview(self._ask)
+        try:
+            nodes = self._ask("scontrol", "--oneliner", "--detail", "show", "node")
+            partitions = self._ask("sinfo", "--noheader", "--format=%P")
+        except Unreachable as error:
+            raise Unreachable(f"Slurm does not answer: {error}.") from error
+        names = [line.strip() for line in partitions.splitlines() if line.strip()]
+        return Overview(
+            nodes=tuple(parse_node(line) for line in nodes.splitlines() if line.startswith("NodeName=")),
+            partitions=tuple(
+                name.rstrip("*") for name in sorted(names, key=lambda name: not name.endswith("*"))
+            ),
+        )
 
     def refusal(self, folder: Path, request: DeviceRequest) -> Failure | None:
         if problem := option_problem(request.compute.options):
@@ -125,7 +194,7 @@ class SlurmExecutor(QueueExecutor):
         self._active = sum(job.is_active for job in jobs)
         ours = [job for job in jobs if job.name.startswith(self._mark)]
         for job in ours:
-            is_held = job.is_pending and job.reason.replace("_", " ") in words.LAUNCH_FAILURES
+            is_held = job.is_pending and job.reason.replace("_", " ") in LAUNCH_FAILURES
             if is_held and self._releases[job.id] < MAX_RELEASES:
                 self._releases[job.id] += 1
                 self._commands.run("scontrol", "release", job.id)
@@ -134,23 +203,23 @@ class SlurmExecutor(QueueExecutor):
 
     def waiting(self, job: QueuedJob, has_begun: bool) -> Waiting:
         is_known = job.start is not None and job.start < time.time() + MAX_WAIT_SECONDS
-        reason = words.reason_in_words(job.reason, job.id, has_begun=has_begun)
+        reason = reason_in_words(job.reason, job.id, has_begun=has_begun)
         return Waiting(reason, job.start if is_known else None)
 
     def cancel(self, gently: Sequence[QueuedJob], at_once: Sequence[QueuedJob]) -> Collection[QueuedJob]:
-        killed = [job.id for job in at_once if not job.is_pending]
-        if killed or any(job.is_pending for job in gently):
-            self._commands.run("scancel", *(job.id for job in (*gently, *at_once) if job.is_pending), *killed)
-        if killed:
-            self._commands.run("scancel", "--signal=KILL", "--full", *killed)
+        pending = [job.id for job in (*gently, *at_once) if job.is_pending]
+        killed = [job.id for job in at_once if job.is_active and not job.is_pending]
+        stopped = [job.id for job in gently if not job.is_pending]
         # Without a signal, Slurm would kill a task that needs longer to save its state.
-        if stopped := [job.id for job in gently if not job.is_pending]:
-            self._commands.run("scancel", "--signal=TERM", *stopped)
+        signals = (
+            ((), pending + killed),
+            (("--signal=KILL", "--full"), killed),
+            (("--signal=TERM",), stopped),
+        )
+        for options, ids in signals:
+            if ids:
+                self._commands.run("scancel", *options, *ids)
         return ()
-
-    def discard(self, jobs: Sequence[QueuedJob]) -> None:
-        if active := [job.id for job in jobs if job.is_active]:
-            self._commands.run("scancel", *active)
 
     # Commands
 
@@ -158,7 +227,7 @@ class SlurmExecutor(QueueExecutor):
         """Return what a command of Slurm prints; raises Unreachable if it fails."""
         code, text = self._commands.run(*command)
         if code != 0:
-            raise Unreachable(words.message_of(text))
+            raise Unreachable(message_of(text))
         return text
 
     def _sbatch(self, request: DeviceRequest, *arguments: str) -> str:
@@ -166,13 +235,13 @@ class SlurmExecutor(QueueExecutor):
         code, text = self._commands.run("sbatch", "--parsable", *options(request), *arguments)
         if code == 0:
             return text.strip().rpartition("\n")[2].partition(";")[0]
-        message = words.message_of(text)
-        if words.UNREACHABLE.search(text):
+        message = message_of(text)
+        if UNREACHABLE.search(text):
             raise Unreachable(message)
         # The end of other jobs may permit more.
-        if words.SUBMIT_LIMIT.search(text) or (words.LIMIT.search(text) and self._active):
+        if SUBMIT_LIMIT.search(text) or (LIMIT.search(text) and self._active):
             raise LimitReached(f"your limit of submitted jobs at Slurm is reached ({message})")
-        hint = words.remedy(message, lambda: self.overview().partitions)
+        hint = remedy(message, lambda: self.overview().partitions)
         raise Refused(f"Slurm refused the job: {message}", hint)
 
 
@@ -244,3 +313,66 @@ def command_environment(variables: Mapping[str, str]) -> dict[str, str]:
         if not re.match(r"(SBATCH|SQUEUE|SCANCEL|SINFO|SALLOC|SRUN|SLURM)_", name) or name == "SLURM_CONF"
     }
     return {**kept, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C.UTF-8"}
+
+
+def parse_node(line: str) -> Node:
+    """Return the node in a line of ``scontrol --oneliner --detail show node``."""
+    fields = dict(re.findall(r"(?:^|\s)([A-Za-z]\w*)=(\S*)", line))
+    reason = re.search(r"\sReason=(.*?)(?: \[[^\]]*\])?\s*(?:\w+=|$)", line)
+    memory = fields.get("RealMemory", "")
+    return Node(
+        name=fields.get("NodeName", ""),
+        state=fields.get("State", "unknown").lower(),
+        cpus=_number(fields.get("CPUTot", "")),
+        cpus_used=_number(fields.get("CPUAlloc", "")),
+        gpus=_gpus(fields.get("Gres", "")),
+        gpus_used=_gpus(fields.get("GresUsed", "")),
+        memory_mb=int(memory) if memory.isdecimal() else None,
+        reason=reason[1] if reason else "",
+    )
+
+
+def _gpus(gres: str) -> int:
+    """Return the number of GPUs in a list such as ``gpu:a100:4(S:0-1),gpu:2(IDX:0-1)``."""
+    plain = re.sub(r"\([^)]*\)", "", gres)
+    counts = (re.fullmatch(r"gpu(?::[^:]*?)??(?::(\d+))?", item) for item in plain.split(","))
+    return sum(int(count[1] or 1) for count in counts if count)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() else 0
+
+
+def reason_in_words(reason: str, job_id: str, *, has_begun: bool = False) -> str:
+    """Return why a job waits, as in “because …”, for the ``reason`` that `squeue` prints.
+
+    One that ``has_begun`` before waits to start again.
+    """
+    word = re.split(r"[ ,(]", reason, maxsplit=1)[0]
+    known = _REASONS.get(reason) or _REASONS.get(word)
+    if has_begun and word == "BeginTime":
+        known = "Slurm pauses before it starts an interrupted job again"
+    if known is None and reason.startswith("Nodes required for job are"):
+        known = _REASONS["ReqNodeNotAvail"]
+    if known is None and re.match(r"(Assoc|QOS|MaxJobsPer|Max\w+Per)", word):
+        known = "a limit of your account or quality of service (QoS) is reached"
+    return f"{(known or 'it is queued').format(id=job_id)} (Slurm job {job_id}: {reason})"
+
+
+def remedy(message: str, partitions: Callable[[], Sequence[str]]) -> str:
+    """Return what to change after `sbatch` refused a job with this ``message``."""
+    lowered = message.lower()
+    if "partition" in lowered and "invalid" in lowered:
+        try:
+            names = ", ".join(partitions())
+        except OSError:
+            names = ""
+        return f"Choose one of the partitions {names}." if names else "Choose another partition."
+    hints = (hint for pattern, hint in _REMEDIES.items() if re.search(pattern, lowered))
+    return next(hints, "Change the compute settings, or ask the administrators of the cluster.")
+
+
+def message_of(text: str) -> str:
+    """Return the message that a command of Slurm printed, without the names of programs."""
+    lines = [re.sub(r"^\w+: (error: |fatal: )?", "", line).strip() for line in text.strip().splitlines()]
+    return "; ".join(dict.fromkeys(filter(None, lines)))[:500] or "no reason was given"
