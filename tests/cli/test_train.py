@@ -9,11 +9,14 @@ from click.testing import CliRunner
 
 from digits.cli.commands import digits
 from digits.core import recipe
+from digits.core.job import DeviceRequest
+from digits.core.task import Failure
 from digits.data.manifest import SplitRecords
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds.standard_networks import network
 from digits.runtime import standalone
 from tests.datasets import manifest_of
+from tests.fake_cluster import FakeCluster
 
 
 @pytest.fixture
@@ -57,3 +60,29 @@ def test_the_compute_target_is_checked_before_anything_starts(dataset: Path) -> 
     assert "Invalid value for --workers: Expected `int` <= 64" in output(2, "--workers", "65")
     assert "Invalid value for --memory-mb" in output(2, "--memory-mb", "0")
     assert "Invalid value for --options" in output(2, "--options", "constraint=a100")
+
+
+@pytest.mark.parametrize(("devices", "gpus"), [(["cpu"], 0), (["0", "1"], 6)])
+def test_a_cluster_is_asked_for_the_gpus_of_all_workers(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch, devices: list[str], gpus: int
+) -> None:
+    asked = []
+
+    class Refusing(FakeCluster):
+        def refusal(self, folder: Path, request: DeviceRequest) -> Failure:
+            asked.append((request.gpu_count, request.compute.workers))
+            return Failure("No node has them.", "Request less.")
+
+    model = dataset.with_name("model")
+    with monkeypatch.context() as patched:
+        patched.setattr(standalone, "train", lambda rerun, say, compute, cluster: True)
+        CliRunner().invoke(digits, ["train", str(dataset), "--output", str(model)])
+    training = recipe.load(model / "train", recipe.Train)
+    training.devices = devices
+    training.save(model / "train")
+    monkeypatch.setattr(
+        "digits.runtime.executors.targets.configured_clusters", lambda settings: {"slurm": Refusing()}
+    )
+    answer = CliRunner().invoke(digits, ["train", str(model), "--target", "slurm", "--workers", "3"])
+    assert answer.exit_code == 1 and "No node has them." in answer.output
+    assert asked == [(gpus, 3)]
