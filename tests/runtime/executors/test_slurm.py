@@ -113,10 +113,11 @@ def test_an_aborted_job_saves_its_state_and_is_resumed_by_the_user(
 
 
 def test_a_preempted_job_resumes_by_itself(server: SlurmServer, cluster: SlurmCluster) -> None:
-    job = server.run("counts", workers=1, cpus=2, options=["--nodelist=n1"])
-    server.wait(lambda: len(server.steps(job)) > 2)
+    job = server.run("counts slowly", workers=1, cpus=2, options=["--nodelist=n1"])
+    server.wait(lambda: server.steps(job))
     urgent = server.run("finishes", partition="urgent", cpus=2, options=("--nodelist=n1",))
     server.wait(lambda: job.status is Status.WAIT and job.waiting_for)
+    (job.folder / "toy" / "hurry").touch()
     assert server.wait_for_end(urgent) is Status.DONE
     assert server.wait_for_end(job) is Status.DONE
     assert server.steps(job) == list(range(1, 61))
