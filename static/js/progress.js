@@ -11,5 +11,5 @@ export function setProgress(meter, percentage, etaSeconds = null) {
   const words = meter.querySelector('[data-percent]');
   if (words) words.textContent = `${Math.round(percentage)}%`;
   const eta = meter.querySelector('[data-eta]');
-  if (eta) eta.textContent = etaSeconds === null || etaSeconds === undefined ? '' : ` · ${duration(etaSeconds)} left`;
+  if (eta) eta.textContent = etaSeconds === null || etaSeconds === undefined ? '' : ` · ${eta.dataset.eta}${duration(etaSeconds)} left`;
 }

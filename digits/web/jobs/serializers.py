@@ -53,6 +53,7 @@ def row(job: Job) -> JobRow:
         running=job.status.is_running,
         progress=round(100 * job.progress, 1),
         eta_seconds=job.seconds_left,
+        may_end_early=isinstance(job, ModelJob) and job.recipe.early_stopping is not None,
         url=job_url(job),
         dataset_id=parent.id if parent else getattr(job, "dataset_id", None),
         dataset_name=parent.name if parent else None,

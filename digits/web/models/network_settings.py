@@ -124,7 +124,9 @@ def _time(best: Recommendation, device: str = "") -> str:
     seconds = best.seconds
     if seconds is None:
         return ""
-    return f"About {humanize.naturaldelta(seconds)}{f' on the {device}' if device else ''}"
+    # Early stopping is not foreseeable.
+    about = "Up to about" if best.settings.get("early_stopping_metric") else "About"
+    return f"{about} {humanize.naturaldelta(seconds)}{f' on the {device}' if device else ''}"
 
 
 def apply(settings: Mapping[str, str], form: ModelForm, sent: Collection[str] = ()) -> None:

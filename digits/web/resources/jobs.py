@@ -20,8 +20,9 @@ class JobRow(BriefJob):
     ``picture`` is the URL of a thumbnail of this dataset, if its records are images. ``waiting_for`` names what a
     waiting job waits for. If a cluster has queued it, ``waiting_at`` is the title of the cluster, ``waiting_for`` the
     reason, and ``expected_start`` may be known. ``cluster`` is the title of the cluster on which a job runs, empty for
-    the machine of the server. ``refs`` is the number of models of a dataset. ``error`` is the message of a failure.
-    ``bytes`` is the size of a dataset's records.
+    the machine of the server. A training with early stopping ``may_end_early``, before the ``eta_seconds``. ``refs`` is
+    the number of models of a dataset. ``error`` is the message of a failure. ``bytes`` is the size of a dataset's
+    records.
     """
 
     type: str
@@ -41,6 +42,7 @@ class JobRow(BriefJob):
     running: bool
     progress: float
     eta_seconds: float | None
+    may_end_early: bool
     submitted: float
     elapsed: float
     url: str

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import flask
 import pytest
 from PIL import Image
 
@@ -15,8 +16,11 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import FineTune
 from digits.core.status import Status
 from digits.data.models.pretrained_catalog import CATALOG
+from digits.kinds.advice.recommendation import Facts, Resources
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import every_network
+from digits.web.jobs.serializers import row
+from digits.web.models.network_settings import recommendation_of
 from tests.site import Site, open_site, site_settings
 from tests.worker.networks import LINEAR
 
@@ -82,6 +86,21 @@ def test_a_network_of_ones_own_is_fine_tuned_to_masks(site: Site) -> None:
     assert recipe.fine_tune is not None and recipe.augment.contrast == 0.2
     assert str(recipe.fine_tune.trunk_factor) == wanted["trunk_factor"] == "0.1"
     assert str(recipe.batch_size) == wanted["batch_size"] == "4"
+
+
+def test_times_are_the_longest_ones_if_the_training_may_end_early(site: Site, dataset: str) -> None:
+    resources = Resources(weights={"efficientnetlite": "at hand"})
+    for validated, begins in ((10, "About "), (100, "Up to about ")):
+        facts = Facts("image-classification", 128, 128, 3, {"train": 500, "val": validated})
+        with flask.Flask(__name__).app_context():
+            best = recommendation_of(facts, resources)
+        assert best and best.time.startswith(begins)
+    for metric, words in (("", "· 2 min left"), ("loss", "· up to 2 min left")):
+        job = created(site, create(site, dataset, early_stopping_metric=metric))
+        with site.app.test_request_context():
+            progress = flask.get_template_attribute("_macros.html", "progress")
+            meter = progress(50, "Progress", 120.0, may_end_early=row(job).may_end_early)
+        assert words in meter
 
 
 def test_a_clone_has_the_same_weights(site: Site, dataset: str, tmp_path: Path) -> None:

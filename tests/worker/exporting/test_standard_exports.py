@@ -164,11 +164,17 @@ def build(
     augment: Augment = Augment(),  # noqa: B008 - immutable
     changes: tuple[tuple[str, str], ...] = (),
 ) -> Any:
-    """Return a network that was never trained, with the mean subtraction that it recommends and ``changes``."""
+    """Return a network that was never trained, with the mean subtraction that it recommends and ``changes``.
+
+    Its weights are the same in each run: some random ones have two cells with almost equal scores, of which rounding
+    chooses the box.
+    """
+    import keras
     from keras.src.applications import convnext, efficientnet_v2, mobilenet_v3, resnet
 
     from digits.worker.training.models.trained import Trained
 
+    keras.utils.set_random_seed(0)
     # More blocks repeat the same operations.
     stack = resnet.stack_residual_blocks_v1
     resnet.stack_residual_blocks_v1 = lambda x, filters, blocks, **settings: stack(x, filters, 1, **settings)
