@@ -25,6 +25,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
+from digits.core.machine import garbage_collection
 from digits.core.settings import Settings
 from tests import once
 from tests.child import Child
@@ -68,12 +69,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Look for no garbage among modules and collected tests, which stay: it takes seconds."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
+    with garbage_collection.paused():
+        collected = yield
+    gc.freeze()
+    return collected
 
 
 @pytest.fixture(autouse=True, scope="session")
