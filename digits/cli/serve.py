@@ -65,8 +65,11 @@ def _serve(**options: Any) -> None:
     import gevent
 
     from digits.core.errors import DigitsError
+    from digits.core.machine import garbage_collection
     from digits.core.settings import LoginPolicy
-    from digits.web.app import create_app, load_pages
+
+    with garbage_collection.paused():
+        from digits.web.app import create_app, load_pages
     from digits.web.security.peers import lookup_problem
     from digits.web.security.secrets import ExposureError
     from digits.web.server.http import serve
