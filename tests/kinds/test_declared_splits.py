@@ -278,3 +278,21 @@ def test_classes_in_the_names_of_images_in_the_only_folder(tmp_path: Path) -> No
     assert "The names of the images contain classes: cat, dog." in error
     made = forms.create(folder_train=forms.data, classes_from_names=True, folder_pct_val=0, **SIZE)
     assert made.manifest.groups == list(CLASSES) and made.counts == {"train": 8}
+
+
+def test_pairs_of_class_folders(tmp_path: Path) -> None:
+    forms = Forms("image-pairs", tmp_path / "data")
+    for name in ("train", "val", "test"):
+        class_folders(forms.data / name, 4, 0)
+    fields = {"pair_count": 40, **SIZE}
+    whole = forms.create(pair_source=forms.data, **fields)
+    assert whole.counts == {"train": 40, "val": 10, "test": 10}
+    assert whole.remarks[0].startswith("The splits of the source are used: train for training")
+    beside = forms.summary(pair_source=forms.data / "train", **fields, beside="y").suggestion
+    assert beside and beside.text == "Also used: val/ for validation and test/ for test, beside train/."
+    assert forms.create(pair_source=forms.data / "train", **fields, beside="y").counts == whole.counts
+    script = forms.create(pair_source=forms.data / "train", pct_val=50, **fields)
+    assert script.counts.keys() == {"train", "val"}
+    entered = {"pair_source": forms.data / "train", "val_source": forms.data / "test"}
+    found = forms.summary(**entered, **fields, beside="y").suggestion
+    assert found and found.text == "Also used: test/ for test, beside train/."

@@ -84,3 +84,44 @@ def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path, path: str) -> No
     for record in made.records("train") + made.records("val"):
         (size,) = record.target(made.manifest.target)
         assert (record.as_pixels() == size // 4).all()
+
+
+# The kind, the fields of its tables, and the rows of a table.
+BESIDE = {
+    "image-classification": ("table_{}", "image,label\n{0}.png,a\n{1}.png,b\n"),
+    "image-regression": ("table_{}", "image,size\n{0}.png,1\n{1}.png,2\n"),
+    "image-multilabel": ("table_{}", "image,labels\n{0}.png,a\n{1}.png,b\n"),
+    "image-pairs": ("{}_source", "first,second,same\n{0}.png,{1}.png,1\n{1}.png,{0}.png,0\n"),
+}
+
+
+@pytest.mark.parametrize("kind", BESIDE)
+def test_tables_of_other_splits_beside_the_table_are_used(tmp_path: Path, kind: str) -> None:
+    field, text = BESIDE[kind]
+    forms = Forms(kind, tmp_path / "data")
+    for split, rows in (("train", 4), ("val", 2), ("test", 1)):
+        for number in range(2 * rows):
+            Image.new("RGB", (8, 8), (9, number, rows)).save(forms.data / f"{split}{number}.png")
+        header, *lines = text.splitlines()
+        names = [f"{split}{number}" for number in range(2 * rows)]
+        pairs = zip(names[::2], names[1::2], strict=True)
+        body = [line.format(*pair) for pair in pairs for line in lines]
+        (forms.data / f"{split}.csv").write_text("\n".join([header, *body]))
+    (forms.data / "extra_test.csv").write_text("other,columns\n1,2\n")
+    name = "pair_source" if kind == "image-pairs" else field.format("train")
+    fields = {name: forms.data / "train.csv", "method": "csv"}
+    words = "val.csv for validation and test.csv for test, beside train.csv."
+    script = forms.summary(**fields).suggestion
+    assert script and (script.text, script.fields) == (f"Found {words}", {"beside": True})
+    used = forms.summary(**fields, beside="y")
+    assert used.suggestion and used.suggestion.text == f"Also used: {words}"
+    assert (used.suggestion.action, used.suggestion.fields) == ("Leave out", {"beside": False})
+    size = {"resize_width": 8, "resize_height": 8}
+    records = {"train": 8, "val": 4, "test": 2}
+    assert forms.create(**fields, **size, beside="y").counts == records
+    own = {field.format("val"): forms.data / "test.csv"}
+    entered = forms.summary(**fields, **own, beside="y").suggestion
+    assert entered and entered.text == "Also used: test.csv for test, beside train.csv."
+    (forms.data / "val.csv").write_text("image\nval0.png\n")
+    only = forms.summary(**fields, beside="y").suggestion
+    assert only and only.text == "Also used: test.csv for test, beside train.csv."

@@ -40,7 +40,7 @@ from digits.kinds.forms.fields import (
     SwitchField,
     text_field,
 )
-from digits.kinds.forms.source import FormSource
+from digits.kinds.forms.source import Beside, FormSource
 from digits.kinds.forms.tables import (
     HEAD_BYTES,
     DialectFields,
@@ -48,6 +48,7 @@ from digits.kinds.forms.tables import (
     omit_default_folder,
     optional_name,
     root_of_paths,
+    tables_beside,
 )
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.sources.tables import tables_in
@@ -178,6 +179,17 @@ class CsvLists(Lists):
         super().fill(form, recipe)
         assert isinstance(recipe.files, Tables)
         omit_default_folder(form, {entry.file: entry.folder for entry in splits_of(recipe.files).values()})
+
+    def find_beside(self, form: Any) -> dict[str, Beside]:
+        if self.uses_upload(form):
+            return {}
+        settings = form.draft().files
+        train = tables_of(settings)["train"]
+
+        def columns_of(path: Path) -> list[str]:
+            return open_labels(replace(train, paths=[path]), settings, MAX_HEADER_BYTES).table.columns
+
+        return tables_beside(form, train.paths[0], "table_{}", columns_of)
 
     def check(self, form: Any, recipe: CreateClassification) -> None:
         if not self.uses_upload(form):

@@ -230,7 +230,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
             del beside[split]
         if not beside:
             return
-        train = Path(self.text_of(self.source.path))
+        train = Path(self.text_of(self.source.scanned_paths[0]))
         root = os.path.commonpath([train, *(found.path for found in beside.values())])
         names = [
             f"{shown_place(found.path, root)} for {SPLIT_TITLES[split].lower()}"

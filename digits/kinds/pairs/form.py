@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,15 @@ from wtforms.validators import DataRequired
 
 from digits.core.recipe import CreateDataset
 from digits.core.splits import SPLITS
+from digits.data.images.lists import visible_entries
 from digits.data.sources.class_folders import refuse_other_layouts
+from digits.data.sources.declared_splits import describe_splits, inner_root, named_splits, split_folders
 from digits.data.sources.plan import UnusableSource
-from digits.data.tables.tables import MAX_HEADER_BYTES
+from digits.data.tables.tables import MAX_HEADER_BYTES, TableFile
 from digits.kinds.forms.dataset import SharesForm, required_integer
 from digits.kinds.forms.fields import AllowedFiles, check_images, choices, optional_path, select, text_field
-from digits.kinds.forms.source import FormSource
-from digits.kinds.forms.tables import omit_default_folder, read_folders
+from digits.kinds.forms.source import Beside, FormSource, folders_beside
+from digits.kinds.forms.tables import omit_default_folder, read_folders, tables_beside
 from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 
@@ -39,8 +42,37 @@ class Pairs(FormSource):
         omit_default_folder(form, dict(recipe.sources().values()))
 
     def complete(self, form: Any) -> None:
-        if os.path.isdir(form.text_of(self.path)):
-            refuse_other_layouts(Path(form.text_of(self.path)))
+        root = Path(form.text_of(self.path))
+        if not root.is_dir():
+            return
+        refuse_other_layouts(root)
+        folders = {} if self.own_splits(form) else self._splits(form, split_folders(root))
+        if "train" in folders and len(folders) > 1:
+            form.set(**{SOURCE_FIELDS[split]: str(path) for split, path in folders.items()})
+            form.notes.append(describe_splits(folders))
+
+    def find_beside(self, form: Any) -> dict[str, Beside]:
+        source = Path(form.text_of(self.path))
+        if source.is_file():
+            return tables_beside(form, source, "{}_source", lambda path: _open(path, path.parent).columns)
+
+        def find(root: Path) -> dict[str, Beside]:
+            folders = self._splits(form, named_splits(root))
+            return {
+                split: Beside(path, {SOURCE_FIELDS[split]: str(path)}) for split, path in folders.items()
+            }
+
+        return folders_beside(form, source, find)
+
+    def _splits(self, form: Any, folders: Mapping[str, Path]) -> dict[str, Path]:
+        """Return the allowed ones of the ``folders`` that contain folders, those of classes."""
+        found = {split: inner_root(path) for split, path in folders.items()}
+        return {
+            split: path
+            for split, path in found.items()
+            if form.meta.data_roots.contain(path)
+            and any(entry.is_dir() for entry in visible_entries(str(path)))
+        }
 
     def check(self, form: Any, recipe: CreatePairs) -> None:
         sources = recipe.sources()
@@ -48,9 +80,14 @@ class Pairs(FormSource):
         for split, (source, folder) in sources.items():
             if not os.path.isdir(source):
                 try:
-                    read_rows(Path(source), Path(folder), MAX_HEADER_BYTES)
+                    _open(Path(source), Path(folder))
                 except UnusableSource as error:
                     form.add_error(SOURCE_FIELDS[split], error.sentences)
+
+
+def _open(path: Path, folder: Path) -> TableFile:
+    """Open the beginning of a CSV file of pairs; raises UnusableSource."""
+    return read_rows(path, folder, MAX_HEADER_BYTES)[1]
 
 
 class DatasetForm(SharesForm[CreatePairs]):
