@@ -17,7 +17,7 @@ from typing import Literal
 from digits.core.errors import BadRequest, NotAllowed
 from digits.data.sources.affixes import common_start
 
-OPTION = "--data-root"
+OPTION, VARIABLE = "--data-root", "DIGITS_DATA_ROOTS"
 MAX_SUGGESTIONS = 100
 # Larger folders are listed in part, so that one request does not block others.
 MAX_LISTED_ENTRIES = 20_000
@@ -37,6 +37,17 @@ class Missing(BadRequest):
     meant = ""
 
 
+class Outside(NotAllowed):
+    """A path leads out of the ``allowed`` folders; ``remedy_words`` say how to allow it, as does the hint."""
+
+    def __init__(self, path: str, allowed: list[str]) -> None:
+        self.allowed = allowed
+        self.remedy_words = f"To allow it, restart the server with {OPTION} FOLDER (or set {VARIABLE})."
+        listed = f"Allowed are: {', '.join(map(_shown, allowed))}. " if allowed else ""
+        message = f"{_shown(path)} is outside the folders this server may read."
+        super().__init__(message, listed + self.remedy_words)
+
+
 class Roots:
     """The allowed folders, with links resolved. They need not exist yet."""
 
@@ -53,7 +64,7 @@ class Roots:
         written = _absolute(text)
         path = _resolve_links(written)
         if path is None or not self._contain(path):
-            raise NotAllowed(f"{_shown(written)} is outside the folders this server may read.", self.advice())
+            raise Outside(written, [str(root) for root in self.paths])
         try:
             _check_type(path, written, file_type)
         except Missing as error:
@@ -93,13 +104,6 @@ class Roots:
 
     def _contain(self, real: Path) -> bool:
         return any(_is_below(real, root) for root in self.paths)
-
-    def advice(self) -> str:
-        """Return a hint for a path outside of the roots."""
-        if not self.paths:
-            return f"Start the server with {OPTION} FOLDER to allow one."
-        allowed = ", ".join(_shown(str(root)) for root in self.paths)
-        return f"Allowed are: {allowed}. Start the server with {OPTION} FOLDER to allow another one."
 
     def complete(self, query: str, *, only_folders: bool = False) -> list[str]:
         """Return paths that start with ``query``: sorted, at most 100; folders end with ``/``.

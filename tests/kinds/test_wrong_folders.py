@@ -22,6 +22,8 @@ FIELDS = {
     NUMBERS: "table_train",
     "image-multilabel": "table_train",
     "image-pairs": "pair_source",
+    "text-classification": "train_data_file",
+    "generic": "record_train",
 }
 
 
@@ -42,6 +44,12 @@ def classes(folder: Path, *names: str) -> None:
 def masks(folder: Path) -> None:
     pictures(folder / "images")
     pictures(folder / "masks", mode="L")
+
+
+def splits_of_masks(folder: Path) -> None:
+    for split in ("train", "val"):
+        pictures(folder / "images" / split)
+        pictures(folder / "masks" / split, mode="L")
 
 
 def boxes(folder: Path) -> None:
@@ -137,6 +145,16 @@ CASES = [
     Case("only unreadable files", CLASSES, unreadable, ["not an image", "At most 5%"], ["are skipped"]),
     Case("one broken image of 16", CLASSES, one_broken, ["1 of 16 images examined", "limit of 5%"], ["are skipped", "cannot be created"]),
     Case("a table as a folder", CLASSES, lambda root: numbers(root, "ages.csv"), ["is not a folder"], others=[NUMBERS], below="ages.csv"),
+    Case("an archive", CLASSES, lambda root: text(root, **{"cats.zip": ""}), ["is an archive. Unpack it", "“Files…”"], ["not a folder"], below="cats.zip"),
+    Case("an archive of masks", MASKS, lambda root: text(root, **{"a.TAR.gz": ""}), ["is an archive"], below="a.TAR.gz"),
+    Case("an archive of boxes", BOXES, lambda root: text(root, **{"a.zip": ""}), ["is an archive"], below="a.zip"),
+    Case("an archive of tables", NUMBERS, lambda root: text(root, **{"a.tgz": ""}), ["is an archive"], below="a.tgz"),
+    Case("an archive of labels", "image-multilabel", lambda root: text(root, **{"a.zip": ""}), ["is an archive"], below="a.zip"),
+    Case("an archive of pairs", "image-pairs", lambda root: text(root, **{"a.zip": ""}), ["is an archive"], below="a.zip"),
+    Case("an archive of texts", "text-classification", lambda root: text(root, **{"a.zip": ""}), ["is an archive"], below="a.zip"),
+    Case("an archive of records", "generic", lambda root: text(root, **{"a.zip": ""}), ["is an archive"], below="a.zip"),
+    Case("a folder called like an archive", CLASSES, lambda root: classes(root / "a.zip"), ["16 images in"], ["archive"], below="a.zip", works=True),
+    Case("outside", CLASSES, lambda root: classes(root), ["is outside the folders", "To allow it, restart the server with --data-root", "DIGITS_DATA_ROOTS"], below="../../.."),
     Case("a name with a mistake", CLASSES, lambda root: classes(root / "small_crops"), ["does not exist", "Did you mean", "small_crops"], below="small_crp"),
     Case("classes for boxes", BOXES, classes, ["No annotations found"], others=[CLASSES]),
     Case("masks for boxes", BOXES, masks, ["No annotations found"], others=[MASKS]),
@@ -145,6 +163,9 @@ CASES = [
     Case("classes for masks", MASKS, classes, ["neither a pair"], others=[CLASSES]),
     Case("boxes for masks", MASKS, boxes, [], ["8 images with"], [BOXES]),
     Case("the images beside their masks", MASKS, masks, ["8 images with label images"], below="images", works=True),
+    Case("the masks beside their images", MASKS, masks, ["8 images with label images", "Used: images/ and masks/"], below="masks", works=True),
+    Case("the training images beside their masks", MASKS, splits_of_masks, ["8 images with", "Used: masks/train/.", "Also used: val/"], below="images/train", works=True),
+    Case("the training masks beside their images", MASKS, splits_of_masks, ["8 images with", "Used: images/train/ and masks/train/.", "Also used: val/"], below="masks/train", works=True),
     Case("masks for numbers", NUMBERS, masks, ["contains no"], others=[MASKS]),
     Case("classes for numbers", NUMBERS, classes, ["contains no"], others=[CLASSES]),
     Case("tables of splits for numbers", NUMBERS, lambda root: numbers(root, "train.csv", "test.csv"), ["8 rows"], ["contains no"], works=True),

@@ -26,9 +26,9 @@ from digits.kinds.detection.formats.formats import (
     AUTO,
     FORMATS,
     describe,
+    find_around,
     find_file,
     find_format,
-    find_sources,
     is_detected,
 )
 from digits.kinds.detection.recipe import BoxRecords, CreateDetection
@@ -54,7 +54,7 @@ from digits.kinds.forms.fields import (
 from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
 from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
 from digits.kinds.forms.source import Beside, FormSource, folders_beside, method_field
-from digits.kinds.forms.summary import Suggestion, joined
+from digits.kinds.forms.summary import Suggestion, joined, shown_place
 from digits.kinds.forms.tables import DialectFields
 from digits.kinds.sources.split_lists import Lists, SplitLists, find_lists, list_fields
 
@@ -109,7 +109,7 @@ class AnnotationFiles(FormSource):
     def find_beside(self, form: Any) -> dict[str, Beside]:
         def find(root: Path) -> dict[str, Beside]:
             with contextlib.suppress(UnusableSource):
-                sources = form.find_sources(root)
+                _, sources = form.find_sources(root)
                 return {
                     split: Beside(
                         labels if labels.is_file() else images, _source_fields({split: (images, labels)})
@@ -259,7 +259,9 @@ class DatasetForm(
         images = self.train_image_folder
         if not field.data and not images.errors:
             with as_field_error():
-                sources = {} if is_address(images.data) else self.find_sources(Path(images.data))
+                root, sources = Path(images.data), {}
+                if not is_address(images.data):
+                    root, sources = self.find_sources(root)
             if not sources:
                 with as_field_error():
                     refuse_run_lengths_in(Path(images.data))
@@ -267,14 +269,13 @@ class DatasetForm(
                     f"No annotations found in {show(images.data)}. Enter a folder or a file."
                 )
             with as_field_error():
-                lists = self.find_lists(Path(images.data), sources)
-            root = Path(images.data)
-            self.set(**_source_fields(sources), **list_fields(lists))
+                lists = self.find_lists(root, sources)
             places = {split: labels for split, (_, labels) in sources.items()} | {
                 split: paths[0] for split, paths in lists.items()
             }
             notes = self.notes if len(places) > 1 else self.found
-            notes.append(_describe_annotations(root, places))
+            notes.append(_describe_annotations(Path(images.data), sources["train"], places))
+            self.set(**_source_fields(sources), **list_fields(lists))
             self.suggestion = self._suggest_mixing(sources, lists)
         self._check_labels(field)
 
@@ -288,7 +289,8 @@ class DatasetForm(
         """Find the annotations of a split in the folder of its ``images``; raises ValidationError."""
         if images.data and not field.data and not images.errors:
             with as_field_error():
-                sources = {} if is_address(images.data) else find_sources(Path(images.data))
+                may_read = self.meta.data_roots.contain
+                sources = {} if is_address(images.data) else find_around(Path(images.data), may_read)[1]
             if not ("train" in sources and all(map(self.meta.data_roots.contain, sources["train"]))):
                 raise ValidationError(missing)
             images.data, field.data = map(str, sources["train"])
@@ -330,15 +332,19 @@ class DatasetForm(
             return file if file and self.meta.data_roots.contain(file) else path
         return path
 
-    def find_sources(self, root: Path) -> dict[str, tuple[Path, Path]]:
-        """Return the allowed sources in ``root``, without those of splits that have annotations in the fields."""
+    def find_sources(self, root: Path) -> tuple[Path, dict[str, tuple[Path, Path]]]:
+        """Return the folder of the allowed sources in or around ``root``, and these.
+
+        Those of splits that have annotations in the fields are left out.
+        """
+        may_read = self.meta.data_roots.contain
+        root, found = find_around(root, may_read)
         sources = {
             split: paths
-            for split, paths in find_sources(root).items()
-            if all(map(self.meta.data_roots.contain, paths))
-            and (split == "train" or not self.text_of(f"{split}_label_folder"))
+            for split, paths in found.items()
+            if all(map(may_read, paths)) and (split == "train" or not self.text_of(f"{split}_label_folder"))
         }
-        return sources if "train" in sources else {}
+        return root, sources if "train" in sources else {}
 
     def find_lists(self, root: Path, sources: dict[str, tuple[Path, Path]]) -> Lists:
         """Return the lists of the splits in ``root`` if all have one of the ``sources`` and none is entered."""
@@ -391,14 +397,17 @@ def _source_fields(sources: dict[str, tuple[Path, Path]]) -> dict[str, str | boo
     return fields
 
 
-def _describe_annotations(root: Path, places: dict[str, Path]) -> str:
-    """Return a note about the annotations, or the lists of splits, in ``root`` that are used."""
+def _describe_annotations(entered: Path, train: tuple[Path, Path], places: dict[str, Path]) -> str:
+    """Return a note about what is used: the ``places`` of the splits, or the images and the annotations of one."""
     if len(places) > 1:
         return describe_splits(places)
-    (labels,) = places.values()
-    if labels == root:
+    images, labels = train
+    if labels == entered == images:
         return "The annotations are beside the images."
-    return f"Annotations: {show(os.path.relpath(labels, root))}."
+    if labels.is_relative_to(entered) and images.is_relative_to(entered):
+        return f"Annotations: {show(os.path.relpath(labels, entered))}."
+    root = os.path.commonpath([images, labels])
+    return f"Used: {joined([shown_place(path, root) for path in train])}."
 
 
 def _suggest_names(files: Sequence[NamesFile]) -> Suggestion:

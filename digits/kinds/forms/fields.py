@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import re
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
@@ -27,10 +28,11 @@ from wtforms.validators import (
 from wtforms.widgets import NumberInput, TextArea
 
 from digits.core import schema
-from digits.core.errors import DigitsError, NotAllowed
+from digits.core.errors import BadRequest, DigitsError, NotAllowed
 from digits.core.job import Job
 from digits.core.remote import is_address
 from digits.core.schema import LARGEST_NUMBER, Limits
+from digits.data.archives.unpacking import ENDINGS
 from digits.data.data_roots import FileType, Roots
 from digits.data.databases.convert import format_of, is_job
 from digits.data.images.lists import need_an_image
@@ -43,6 +45,7 @@ NAME_LENGTH = 200
 MAX_FIELD_CHARACTERS = 4096
 MAX_LIST_CHARACTERS = 2000
 MAX_LIST_LENGTH = 50
+_ARCHIVES = tuple(f".{ending}" for ending in ENDINGS)
 # The text direction of names is independent of the page.
 OWN_DIRECTION = {"dir": "auto"}
 
@@ -610,13 +613,16 @@ class AllowedPath:
     """Validate readable files or folders below an allowed root, one per line; ``data`` becomes their real paths.
 
     In the form of a dataset, remote addresses are valid too, if an administrator allows them. Validators that follow
-    and open the file are then skipped. An empty field is valid if it ``may_be_empty``.
+    and open the file are then skipped. An empty field is valid if it ``may_be_empty``, and an archive if it
+    ``may_be_archive``.
     """
 
     field_flags: dict[str, Any] = {}
 
-    def __init__(self, file_type: FileType, *, may_be_empty: bool = False) -> None:
-        self._file_type, self._may_be_empty = file_type, may_be_empty
+    def __init__(
+        self, file_type: FileType, *, may_be_empty: bool = False, may_be_archive: bool = False
+    ) -> None:
+        self._file_type, self._may_be_empty, self._may_be_archive = file_type, may_be_empty, may_be_archive
 
     def __call__(self, form: Form, field: Field) -> None:
         with as_field_error():
@@ -629,7 +635,20 @@ class AllowedPath:
         paths = [path for path in text.strip().splitlines() if path.strip()]
         if not paths and self._may_be_empty:
             return ""
+        if not self._may_be_archive:
+            for path in paths:
+                refuse_archive(form.meta.data_roots, path)
         return "\n".join(form.resolve(path, self._file_type) for path in paths or [""])
+
+
+def refuse_archive(roots: Roots, path: str) -> None:
+    """Raise BadRequest if ``path`` is that of an archive, which only uploads may be; may raise another DigitsError."""
+    is_named = path.strip().lower().endswith(_ARCHIVES) and not is_address(path)
+    if is_named and os.path.isfile(roots.resolve(path, "any")):
+        raise BadRequest(
+            f"{show(path.strip())} is an archive.",
+            "Unpack it and enter the folder, or upload it with “Files…”: uploads are unpacked.",
+        )
 
 
 def need_images(field: Field) -> None:
@@ -671,6 +690,7 @@ class AllowedFiles(AllowedPath):
         path = text.strip()
         if is_address(path):
             return str(form.resolve(path, "any"))
+        refuse_archive(form.meta.data_roots, path)
         return resolve_files(form.meta.data_roots, path) if path else ""
 
 

@@ -24,6 +24,7 @@ from msgspec import Struct, field
 from digits.core.errors import DigitsError, NotFound, explain
 from digits.core.machine.programs import Program, limit_resources
 from digits.core.remote import AddressType, RemotePolicy
+from digits.data.data_roots import Outside
 from digits.data.parallel import available_cores
 from digits.data.sources.plan import show
 from digits.kinds.advice.recommendation import Resources
@@ -191,6 +192,8 @@ def _summarize(request: Request, send: Callable[[SourceSummary], None]) -> Sourc
 
 def _refusal(error: DigitsError) -> SourceSummary:
     """Return the summary of a source that cannot be read; the remedy of the error is a path for a field."""
+    if isinstance(error, Outside):
+        return SourceSummary(refused=f"{error.message} {error.remedy_words}", allowed=error.allowed)
     if not error.remedy:
         return SourceSummary(refused=error.sentences)
     (path,) = error.remedy.values()

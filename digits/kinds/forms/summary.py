@@ -38,7 +38,7 @@ class SourceSummary:
     ``table`` holds rows under ``table_title`` with the columns ``table_head``; ``pictures`` are URIs of images, one for
     each row, or empty. ``options`` are the values and the words of fields that offer what the source contains.
     ``sizes`` are those of a sample of the images, which ``are_gray`` if none has colors. ``refused`` is the reason if
-    there is no summary.
+    there is no summary, and ``allowed`` are the folders to choose from if the path is outside of them.
 
     The last summary also has what is known from planning the dataset: the first records as ``previews``, see
     `digits.kinds.forms.previews`, further suggestions as ``remedies``, the number of records as ``total``, those of
@@ -67,6 +67,7 @@ class SourceSummary:
     errors: dict[str, list[str]] = field(default_factory=dict)
     others: list[OtherKind] = field(default_factory=list)
     refused: str = ""
+    allowed: list[str] = field(default_factory=list)
     finished: bool = True
 
     def set_bars(self, title: str, counts: list[tuple[str, int]]) -> None:

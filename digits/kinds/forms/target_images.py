@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -16,7 +17,7 @@ from digits.core.splits import SPLITS
 from digits.data.images import images
 from digits.data.images.lists import walk_images
 from digits.data.sources.declared_splits import describe_splits, split_folders
-from digits.data.sources.plan import UnusableSource, show
+from digits.data.sources.plan import UnusableSource
 from digits.data.sources.target_images import find_folders, find_similar_folders, find_split_pairs
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm, required_integer
 from digits.kinds.forms.fields import (
@@ -32,7 +33,7 @@ from digits.kinds.forms.fields import (
 from digits.kinds.forms.old_datasets import OldDatasetFields
 from digits.kinds.forms.records import RecordFields, feature_field
 from digits.kinds.forms.source import Beside, FormSource, folders_beside
-from digits.kinds.forms.summary import Suggestion, joined
+from digits.kinds.forms.summary import Suggestion, joined, shown_place
 from digits.kinds.forms.tables import (
     NO_TABLE,
     DialectFields,
@@ -145,9 +146,15 @@ class Folders(FormSource):
         if len(siblings) == 1:
             folders = siblings[0]
         if not folders and form.RECIPE.needs_targets:
-            pair = find_folders(root.parent, self._target_folders)
-            folders = pair if pair and pair[0] == root else None
+            folders = next((pair for pair in self._pairs_around(root) if root in pair), None)
         return folders if folders and all(map(form.meta.data_roots.contain, folders)) else None
+
+    def _pairs_around(self, folder: Path) -> Iterator[tuple[Path, Path]]:
+        """Yield the folders of images and of targets one of which can be ``folder``."""
+        for root in (folder.parent, folder.parent.parent):
+            pair = find_folders(root, self._target_folders)
+            yield from [pair] if pair else []
+            yield from find_split_pairs(root, pair, self._target_folders).values()
 
     def find_beside(self, form: ImageDatasetForm[Any]) -> dict[str, Beside]:
         def find(root: Path) -> dict[str, Beside]:
@@ -194,7 +201,8 @@ def _describe_sources(root: Path, images: Path, targets: Path) -> str:
     """Return a note about the paths of images and of targets that were found in ``root`` and are used."""
     if images == root == targets:
         return "The label images are beside the images."
-    names = [f"{show(path.name)}/" if path.is_dir() else show(path.name) for path in (images, targets)]
+    top = os.path.commonpath([images, targets])
+    names = [shown_place(path, top) for path in (images, targets)]
     return f"Used: {joined(names if images != root else names[1:])}."
 
 

@@ -58,9 +58,7 @@ class Pairs(FormSource):
 
         def find(root: Path) -> dict[str, Beside]:
             folders = self._splits(form, named_splits(root))
-            return {
-                split: Beside(path, {SOURCE_FIELDS[split]: str(path)}) for split, path in folders.items()
-            }
+            return {split: Beside(path, {SOURCE_FIELDS[split]: str(path)}) for split, path in folders.items()}
 
         return folders_beside(form, source, find)
 

@@ -54,7 +54,11 @@ class PretrainedForm(JobForm):
 
     job_name = name_field("Name", "Enter a name.")
     source = StringField(
-        "Model", validators=[DataRequired("Upload a model, or enter its path."), AllowedPath("any")]
+        "Model",
+        validators=[
+            DataRequired("Upload a model, or enter its path."),
+            AllowedPath("any", may_be_archive=True),
+        ],
     )
     network = StringField("Network definition", default="", validators=[Optional(), AllowedPath("file")])
     labels = TextAreaField("Classes", default="")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from digits.core.splits import SPLITS
+from digits.data.images.lists import need_an_image
 from digits.data.sources import dataset_folder
 from digits.data.sources.declared_splits import declares_splits, inner_root, split_folders, split_named
 from digits.data.sources.plan import UnusableSource, listed, show
@@ -136,6 +138,45 @@ def find_sources(root: Path) -> dict[str, tuple[Path, Path]]:
             suggest_export(head, "Enter one of them as the annotations."),
         )
     return {"train": (root, files[0])} if files else {}
+
+
+def find_around(root: Path, may_read: Callable[[Path], bool]) -> tuple[Path, dict[str, tuple[Path, Path]]]:
+    """Return the folder that contains the sources in ``root``, and these, as in `find_sources`.
+
+    If ``root`` is only a part of some, such as ``images`` beside ``labels``, or ``images/train``, they are around it.
+    """
+    sources = find_sources(root)
+    if sources and _are_complete(*sources["train"]):
+        return root, sources
+    for parent in (root.parent, root.parent.parent):
+        with contextlib.suppress(UnusableSource):
+            around = find_sources(parent) if may_read(parent) else {}
+            parts = _parts(root, around)
+            if "train" in parts and _are_complete(*parts["train"]):
+                return (parent if len(parts) == len(around) else root), parts
+    return root, sources
+
+
+def _are_complete(images: Path, labels: Path) -> bool:
+    """Return whether there are images, in the folder of ``images`` or in the ``labels``."""
+    try:
+        if not detect(labels).stores_images:
+            need_an_image(images)
+    except UnusableSource:
+        return False
+    return True
+
+
+def _parts(root: Path, sources: dict[str, tuple[Path, Path]]) -> dict[str, tuple[Path, Path]]:
+    """Return those of the ``sources`` whose images or annotations are in ``root``; of a single one, for training."""
+    if len(sources) == 1:
+        images, labels = sources["train"]
+        if images == root.parent and labels.is_file() and not detect(labels).stores_images:
+            return {"train": (root, labels)}
+    parts = {
+        split: paths for split, paths in sources.items() if any(path.is_relative_to(root) for path in paths)
+    }
+    return {"train": next(iter(parts.values()))} if len(parts) == 1 else parts
 
 
 def find_file(folder: Path) -> Path | None:
