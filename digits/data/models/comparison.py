@@ -188,6 +188,19 @@ def sign_flips(differences: NDArray[np.floating]) -> float:
     return float(1 + np.count_nonzero(np.abs(signs @ changed) >= total * (1 - 1e-9))) / (1 + FLIPS)
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return the ``p_values`` of several tests, corrected so that any false finding has the probability of one.
+
+    Holm, 1979, “A simple sequentially rejective multiple test procedure”.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     """Return for each point (quality, cost) whether no other has at least its quality at a lower cost, or a higher
     quality at no higher cost. Costs that differ by a factor of up to `SAME_COST` count as equal.

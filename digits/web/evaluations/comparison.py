@@ -18,6 +18,7 @@ from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread, in_turns
 from digits.web.evaluations import compared_models
 from digits.web.evaluations.choices import check_fits, evaluation_recipe, requested_records
+from digits.web.evaluations.compared_best import best_of, verdict_of
 from digits.web.evaluations.compared_pair import common_evaluations, describe_pair, parts_of
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
@@ -83,7 +84,7 @@ def show() -> str:
     models, by_id = _facts(jobs), {job.id: job for job in jobs}
     label_of = dict(zip(by_id, compared_models.labels(jobs), strict=True))
     names = [label_of[first.id], label_of[second.id]]
-    views = serializers.job_views(second)
+    views, best = serializers.job_views(second), best_of(jobs)
     return render_in_turns(
         "comparison.html",
         jobs=[serializers.row(job) for job in jobs],
@@ -103,6 +104,7 @@ def show() -> str:
         dataset_id=second.dataset_id if services().store.find(second.dataset_id) else "",
         ids=ids,
         names=names,
+        overall=verdict_of(best, jobs, [*label_of.values()]) if best else (),
         views=views,
         **(parts_of(first, second, *pair, names) if pair else {}),
     )
@@ -136,7 +138,7 @@ def show_json() -> Response:
     jobs, first, second = _models()
     common = in_thread(common_evaluations, first, second)
     pair = describe_pair(first, second, common) if common else None
-    return jsonify(Comparison(_facts(jobs), compared_models.differences(jobs), pair))
+    return jsonify(Comparison(_facts(jobs), compared_models.differences(jobs), pair, best_of(jobs)))
 
 
 def _models() -> tuple[list[ModelJob], ModelJob, ModelJob]:

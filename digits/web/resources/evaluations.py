@@ -107,12 +107,47 @@ class ComparedPair(Struct):
     classes: list[ComparedClass] | None
 
 
+class ComparedRival(Struct):
+    """The ``value`` of the metric of another ``model`` than the best one, by its ``evaluation``.
+
+    The ``p_value`` is that of its comparison with the best one, corrected for their number by Holm's method; if it is
+    not below 5%, the models are not distinguishable, and it is not certain that the best one is better.
+    """
+
+    model: str
+    evaluation: str
+    value: float
+    p_value: float
+    is_certain: bool
+
+
+class ComparedBest(Struct):
+    """The ``model`` with the best ``value`` of the ``metric`` on the same records of a split, and its ``rivals``.
+
+    The models that are ``missing`` were not evaluated on these records.
+    """
+
+    model: str
+    evaluation: str
+    dataset: str
+    split: str
+    records: int
+    metric: str
+    value: float
+    rivals: list[ComparedRival]
+    missing: list[str]
+
+
 class Comparison(Struct):
-    """The comparison of several models. ``pair`` is None if no evaluations of the two are of the same records."""
+    """The comparison of several models. ``pair`` is None if no evaluations of the two are of the same records.
+
+    ``best`` is None unless at least three of the models were evaluated on the same records.
+    """
 
     models: list[ModelFacts]
     settings: list[Difference]
     pair: ComparedPair | None
+    best: ComparedBest | None
 
 
 class MapResult(EmbeddingMap, frozen=True, kw_only=True):
