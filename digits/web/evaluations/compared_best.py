@@ -13,9 +13,9 @@ from digits.data.models.comparison import SIGNIFICANT, holm
 from digits.data.models.evaluation import Evaluation
 from digits.data.sources.plan import count_of
 from digits.kinds.forms.summary import joined
+from digits.runtime.offload import in_thread
 from digits.web.evaluations.compared_pair import decision_of
 from digits.web.jobs import serializers
-from digits.web.offload import in_thread
 from digits.web.resources.evaluations import ComparedBest, ComparedRival
 from digits.web.services import services
 

@@ -98,3 +98,36 @@ def test_a_difference_that_only_one_test_finds_is_not_certain_among_several(site
     worse = [models.add(wrong) for wrong in (range(40, 80), range(30, 90))]
     certain = site.get(f"/models/compare?ids={','.join([*worse, good])}").text
     assert f"finished ({good[-6:]})</bdi>” is the best of 3 models." in certain
+
+
+def test_a_project_as_json_names_its_best_model(site: Site) -> None:
+    models = Models(site, site.dataset(dataset_name="photos"))
+    empty = site.json(f"/projects/{models.dataset}.json")
+    assert (empty["name"], empty["kind"], empty["metric"]) == ("photos", "image-classification", "accuracy")
+    assert (empty["best"], empty["split"], empty["models"]) == (None, None, [])
+    (version,) = empty["versions"]
+    assert (version["id"], version["parent"], version["change"], version["models"]) == (
+        models.dataset,
+        None,
+        0,
+        0,
+    )
+    content = site.json(f"/datasets/{models.dataset}.json")["content_hash"]
+    worse, best = (models.add(wrong, content_hash=content) for wrong in (range(40), range(2)))
+    alone = site.finished_model(models.dataset)
+    body = site.json(f"/projects/{models.dataset}.json")
+    assert (body["dataset_id"], body["split"]) == (models.dataset, "val")
+    assert [(each["id"], each["value"]) for each in body["models"]] == [
+        (best, 0.98),
+        (worse, 0.6),
+        (alone, None),
+    ]
+    expected = {"model": best, "value": 0.98, "interval": None, "second": worse, "is_certain": True}
+    assert body["best"] == expected and body["versions"][0]["models"] == 3
+    accepted = site.client.get(f"/projects/{models.dataset}", headers={"Accept": "application/json"})
+    assert accepted.get_json() == body
+    page = site.get(f"/projects/{models.dataset}").text
+    assert (
+        "It is better than “<bdi>finished</bdi>”" in page
+        and "Accuracy <b>98.0%</b> on 100 validation images" in page
+    )

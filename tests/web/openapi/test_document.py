@@ -29,7 +29,6 @@ PAGES_ONLY = {
     "/models/{kind}/new",
     "/models/{kind}/{call}",
     "/pretrained_models/new",
-    "/projects/{job_id}",
 }
 NOT_DESCRIBED = ("/static/", "/tensorboard/", "/font-roboto/")
 JSON = {"Accept": "application/json"}
