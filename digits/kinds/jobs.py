@@ -135,9 +135,9 @@ def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
     """Return the name and latest value of the model's main metric.
 
     This is an accuracy, which networks of any kind can report, or else that of the dataset's kind, or the loss. A
-    training that failed has none.
+    training that failed or was aborted has none: it is not that of a finished model.
     """
-    if model.status is Status.ERROR:
+    if model.status in (Status.ERROR, Status.ABORT):
         return None
     accuracy = model.summary.last_accuracy
     if accuracy is not None:

@@ -9,7 +9,6 @@ import { settled } from './settled.js';
 import { startUploadFields } from './upload_field.js';
 
 const WAIT_MILLISECONDS = 300;
-const PATIENCE_MILLISECONDS = 3000;
 
 const form = document.getElementById('dataset-form');
 const region = document.getElementById('source-summary') ?? document.createElement('div');
@@ -31,8 +30,11 @@ form.addEventListener('submit', async (event) => {
   if (isStopped()) return load();
   job.busy('Reading the source…');
   await load();
-  await Promise.race([reading, new Promise((resolve) => setTimeout(resolve, PATIENCE_MILLISECONDS))]);
-  await fields.ready();
+  let awaited = null; // what was being read, which a change of the form replaces
+  while (awaited !== reading) {
+    await (awaited = reading);
+    await fields.ready();
+  }
   job.free();
   if (!isStopped()) await job.send();
 });

@@ -57,6 +57,13 @@ function start() {
     weights.obtain();
   }
 
+  // The settings of a schedule are among those that are folded.
+  form.elements.lr_policy.addEventListener('change', async ({ target }) => {
+    await fields.ready();
+    const own = form.querySelector(`[data-field^="lr_${target.value}_"]`);
+    if (own) own.closest('details').open = true;
+  });
+
   /** Applies the recommendation to all fields, without ImageNet weights if training starts `fromScratch`. */
   function recommend(fromScratch = form.elements.from_scratch.value) {
     form.elements.own.value = form.elements.source.value = '';

@@ -25,6 +25,32 @@ def assert_fits_phone(page: Page) -> None:
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
+@pytest.mark.parametrize("width", [390, 320])
+def test_all_links_of_the_bar_fit_on_a_phone_and_are_reached_with_keys(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    page.goto("/")
+    links = page.get_by_role("navigation", name="Main").get_by_role("link")
+    expect(links).to_have_text(["New dataset", "New model", "Compute"])
+    page.locator("#connection").evaluate("notice => { notice.hidden = false; }")
+    for control in page.locator(".topbar :is(a, button, #connection):visible").all():
+        box = control.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()
+    names = []
+    page.locator(".skip-link").focus()
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        names.append(page.evaluate("document.activeElement.textContent.trim()"))
+        assert page.evaluate("document.activeElement.getBoundingClientRect().width") > 20
+    assert names == [
+        "DIGITS",
+        "New dataset",
+        "New model",
+        "Compute",
+        "",
+    ]  # the last one is that of the colors
+    check_accessibility(page)
+
+
 def test_a_training_is_sent_to_a_cluster(page: Page, page_faults: PageFaults) -> None:
     page_faults.allow(r"/models/images/classification.json$")
     page.route("**/models/preflight", lambda route: route.fulfill(json=PASSED))

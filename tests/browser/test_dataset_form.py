@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import ServerProcess, check_accessibility, fill_size, open_panel
+from tests.browser.conftest import JOB_PAGE, ServerProcess, check_accessibility, fill_size, open_panel
 from tests.site import bars
 
 
@@ -125,9 +125,30 @@ def test_only_the_last_summary_frees_the_button(page: Page, server: ServerProces
     expect(findings).to_contain_text("Reading")
     expect(create).to_have_attribute("aria-disabled", "true")
     create.click(force=True)
-    page.wait_for_timeout(3500)  # longer than the button waits for a source without a problem
+    page.wait_for_timeout(1000)
     page.evaluate("release()")
     expect(page.locator("#create-status")).to_have_text("Fix the problem above first.")
+
+
+def test_the_button_waits_for_the_source_that_is_being_read(page: Page, server: ServerProcess) -> None:
+    folder = bars(server.data / "awaited", each=4)
+    scans: list[str] = []
+    page.on("request", lambda request: scans.append(request.url) if request.url.endswith("/scan") else None)
+    page.add_init_script(HOLD_SUMMARIES)
+    page.goto("/datasets/images/classification/new")
+    page.evaluate("hold()")
+    page.locator('[name="folder_train"]').fill(str(folder))
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("Reading")
+    page.get_by_role("button", name="Create dataset").click()
+    expect(page.locator("#create-status")).to_have_text("Reading the source…")
+    page.wait_for_timeout(
+        4000
+    )  # the source is not read again, nor is the dataset created without what it says
+    expect(page.get_by_role("button", name="Create dataset")).to_be_disabled()
+    page.evaluate("release()")
+    expect(page).to_have_url(re.compile(f"/datasets/{JOB_PAGE}"), timeout=30_000)
+    assert len(scans) == 1
     assert page.url.endswith("/new")
 
 

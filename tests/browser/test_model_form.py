@@ -93,6 +93,21 @@ def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults,
     expect(page.locator("#watching")).not_to_have_attribute("open", "")
 
 
+def test_a_chosen_schedule_opens_its_settings(page: Page, dataset):
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
+    more = page.locator("#training-more")
+    expect(more).not_to_have_attribute("open", "")
+    schedule = page.locator('[name="lr_policy"]')
+    schedule.select_option("fixed")
+    expect(more).not_to_have_attribute("open", "")  # it has no settings
+    schedule.select_option("exp")
+    expect(page.locator('[name="lr_exp_gamma"]')).to_be_visible()
+    schedule.select_option("multistep")
+    expect(page.locator('[name="lr_multistep_values"]')).to_be_visible()
+    expect(page.locator('[name="lr_exp_gamma"]')).to_be_hidden()
+
+
 def test_an_optimizer_shows_its_own_settings_and_sets_its_default_rate_unless_that_was_edited(
     page: Page, dataset
 ):

@@ -128,6 +128,19 @@ class Boxes(Target, frozen=True, kw_only=True):
         styles[IGNORED_BOX] = (IGNORED_NAME, IGNORED_COLOR, True)
         return [outline(edges, size, *styles[int(index)]) for *edges, index in boxes if index != NO_BOX]
 
+    def paint(self, pixels: NDArray[np.uint8], value: NDArray[Any]) -> NDArray[np.uint8]:
+        painted = np.repeat(pixels, 3 // pixels.shape[2], axis=2)
+        height, width, _ = painted.shape
+        line = 1 + max(height, width) // 160
+        objects = objects_in(np.asarray(value).reshape(-1, 5))
+        edges = np.clip(np.rint(objects[:, :4]), 0, [width, height, width, height]).astype(int)
+        for (left, top, right, bottom), index in zip(edges.tolist(), objects[:, 4].astype(int), strict=True):
+            frame = painted[top:bottom, left:right]
+            inside = frame[line:-line, line:-line].copy()
+            frame[:] = self.palette[index]
+            frame[line : line + len(inside), line : line + inside.shape[1]] = inside
+        return painted
+
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
         return {"boxes": self.outlines(read().tolist(), size)}
 

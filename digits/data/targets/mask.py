@@ -97,6 +97,14 @@ class Mask(PictureTarget, frozen=True, kw_only=True):
             return f"{100 * counts[drawn[0]] / counts.sum():.0f}% {self.names[drawn[0]]}"
         return ", ".join(self.names[index] for index in drawn or present) or "no classes"
 
+    def paint(self, pixels: NDArray[np.uint8], value: NDArray[Any]) -> NDArray[np.uint8]:
+        painted = np.repeat(pixels, 3 // pixels.shape[2], axis=2)
+        for index, color in enumerate(self.palette):
+            if any(color):  # the background stays visible
+                chosen = np.asarray(value) == index
+                painted[chosen] = painted[chosen] // 2 + np.array(color, np.uint8) // 2
+        return painted
+
     def drawings(self, url: str, thumbnail: str, read: Read, size: Size) -> dict[str, Any]:
         return {"mask": url}
 

@@ -227,6 +227,10 @@ class Target(Struct, frozen=True, kw_only=True):
         first = ", ".join(f"{number:.6g}" for number in numbers[:MAX_NUMBERS_SHOWN])
         return f"{first}, … ({len(numbers):,} numbers)" if len(numbers) > MAX_NUMBERS_SHOWN else first
 
+    def paint(self, pixels: NDArray[np.uint8], value: NDArray[Any]) -> NDArray[np.uint8]:
+        """Return the ``pixels`` [height, width, 1 or 3] of an image with its target on them, if it is in the image."""
+        return pixels
+
     def describe_stored(self, read: Read) -> str:
         """Describe the target that ``read`` returns, if that is necessary."""
         return self.describe(read())

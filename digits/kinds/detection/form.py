@@ -259,9 +259,7 @@ class DatasetForm(
         images = self.train_image_folder
         if not field.data and not images.errors:
             with as_field_error():
-                root, sources = Path(images.data), {}
-                if not is_address(images.data):
-                    root, sources = self.find_sources(root)
+                root, sources = self.find_sources(images.data)
             if not sources:
                 with as_field_error():
                     refuse_run_lengths_in(Path(images.data))
@@ -332,13 +330,13 @@ class DatasetForm(
             return file if file and self.meta.data_roots.contain(file) else path
         return path
 
-    def find_sources(self, root: Path) -> tuple[Path, dict[str, tuple[Path, Path]]]:
-        """Return the folder of the allowed sources in or around ``root``, and these.
+    def find_sources(self, folder: Path | str) -> tuple[Path, dict[str, tuple[Path, Path]]]:
+        """Return the root of the allowed sources in or around ``folder``, and these: none at a remote address.
 
         Those of splits that have annotations in the fields are left out.
         """
         may_read = self.meta.data_roots.contain
-        root, found = find_around(root, may_read)
+        root, found = (Path(folder), {}) if is_address(str(folder)) else find_around(Path(folder), may_read)
         sources = {
             split: paths
             for split, paths in found.items()

@@ -24,7 +24,7 @@ from digits.kinds.pairs.reader import read_rows
 from digits.kinds.pairs.recipe import CreatePairs
 
 # The fields of the sources of the splits.
-SOURCE_FIELDS = dict(zip(SPLITS, ("pair_source", "val_source", "test_source"), strict=True))
+SOURCE_FIELDS: dict[str, str] = dict(zip(SPLITS, ("pair_source", "val_source", "test_source"), strict=True))
 
 
 class Pairs(FormSource):

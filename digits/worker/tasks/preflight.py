@@ -406,9 +406,11 @@ class _Preflight:
         """Write the picture of a batch; return the description of each image."""
         x, targets = step_function.seen(step, chunk, is_compiled)
         pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)
+        target = self._data.manifest.target
+        if pixels.shape[3] in (1, 3):
+            pixels = np.stack([target.paint(*pair) for pair in zip(pixels, targets["y"], strict=False)])
         picture = images.encode(contact_sheet(pixels), "png")
         (self._resources.job_folder / PICTURE_FILE).write_bytes(picture)
-        target = self._data.manifest.target
         return [
             display.describe({name: values[index] for name, values in targets.items()}, target)
             for index in range(len(pixels))

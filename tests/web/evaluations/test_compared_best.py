@@ -101,7 +101,7 @@ def test_a_difference_that_only_one_test_finds_is_not_certain_among_several(site
 
 
 def test_a_project_as_json_names_its_best_model(site: Site) -> None:
-    models = Models(site, site.dataset(dataset_name="photos"))
+    models = Models(site, site.wait_until_done(site.dataset(dataset_name="photos")))
     empty = site.json(f"/projects/{models.dataset}.json")
     assert (empty["name"], empty["kind"], empty["metric"]) == ("photos", "image-classification", "accuracy")
     assert (empty["best"], empty["split"], empty["models"]) == (None, None, [])
