@@ -41,14 +41,16 @@ def dataset(site: Site, name: str = "bars", group: str = "") -> DatasetJob:
     recipe = CreateClassification(train=FolderSplit(folder="/data"))
     return add(
         site,
-        DatasetJob(id=folder.name, folder=folder, name=name, group=group, recipe=recipe, tasks=[aborted()]),
+        DatasetJob(
+            id=folder.name, folder=folder, name=name, group=group, recipe=recipe, tasks=[ended(Status.ABORT)]
+        ),
     )
 
 
 def model(
     site: Site, parent: DatasetJob, name: str, accuracy: float | None = None, **values: float
 ) -> ModelJob:
-    """Add an aborted model with the latest ``values`` of its metrics."""
+    """Add a finished model with the latest ``values`` of its metrics."""
     folder = site.services.store.new_folder()
     return add(
         site,
@@ -58,15 +60,16 @@ def model(
             name=name,
             recipe=Train(dataset=str(parent.folder)),
             dataset_id=parent.id,
-            tasks=[aborted()],
+            tasks=[ended(Status.DONE)],
             summary=Summary(last_accuracy=accuracy, last_values=values),
         ),
     )
 
 
-def aborted() -> Task:
+def ended(status: Status) -> Task:
     task = Task(name="task", title="Task")
-    task.move(Status.ABORT)
+    task.move(Status.RUN)
+    task.move(status)
     return task
 
 
@@ -83,7 +86,7 @@ def test_a_search_matches_names_datasets_groups_and_status(site: Site) -> None:
     assert names(site, "q=bird") == ["lenet", "Birds"]
     assert names(site, "q=lenet+birds") == ["lenet"]
     assert names(site, "q=STRASSE") == ["Birds"]
-    assert names(site, "q=aborted+fish") == ["alexnet", "Fish"]
+    assert names(site, "q=aborted+fish") == ["Fish"] and names(site, "q=done+fish") == ["alexnet"]
 
 
 def test_a_search_does_not_match_ids(site: Site) -> None:
@@ -105,11 +108,10 @@ def test_the_best_accuracy_is_first_and_missing_ones_are_last(site: Site) -> Non
 def test_a_row_names_its_metric_and_its_dataset_once(site: Site) -> None:
     parent = dataset(site)
     model(site, parent, "LeNet on bars", 93.25)
-    failed = model(site, parent, "failed on bars", 13.9)
-    failed.tasks = [Task(name="task", title="Task")]
-    for status in (Status.RUN, Status.ERROR):
-        failed.tasks[0].move(status)
-    failed.update_status()
+    for end in (Status.ERROR, Status.ABORT):
+        unfinished = model(site, parent, f"{end.title} on bars", 13.9)
+        unfinished.tasks = [ended(end)]
+        unfinished.update_status()
     assert "on <bdi>bars</bdi>" not in (page := site.get("/").text)
     assert "Accuracy 93.2%" in page and "13.9" not in page
     model(site, parent, "crowbars")
