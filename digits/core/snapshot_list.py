@@ -62,7 +62,7 @@ class SnapshotList:
     def __len__(self) -> int:
         return len(self.snapshots)
 
-    @property
+    @cached_property
     def best(self) -> Snapshot | None:
         """The best intact snapshot, or None if none has been validated."""
         return best_of(self.snapshots, self.metric, self.lower_is_better)

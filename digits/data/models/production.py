@@ -70,10 +70,6 @@ class ProductionModels:
         except UnreadableFile:
             return {}
 
-    def names_of(self, model: str) -> list[str]:
-        """Return the production names of a model; empty if the file is damaged."""
-        return list(self.of(model))
-
     def snapshots_of(self, model: str) -> set[str]:
         """Return the names of the snapshots of a model that are in production; raises UnreadableFile."""
         return {entry.snapshot for entry in self.all().values() if entry.model == model}

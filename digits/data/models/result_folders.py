@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -59,15 +60,11 @@ class ResultFolders(Generic[Result]):
 
     def load_all(self, model_folder: Path) -> list[Result]:
         """Load the descriptions of all results of a model, sorted, without those that are damaged."""
-        return sorted(self._readable(model_folder), key=self.key, reverse=self.reverse)
-
-    def _readable(self, model_folder: Path) -> Iterator[Result]:
-        folder = model_folder / self.name
+        folder, found = model_folder / self.name, []
         for path in folder.iterdir() if folder.is_dir() else ():
-            try:
-                yield self.load(model_folder, path.name)
-            except UnreadableFile:
-                continue  # being removed, or damaged
+            with contextlib.suppress(UnreadableFile):  # being removed, or damaged
+                found.append(self.load(model_folder, path.name))
+        return sorted(found, key=self.key, reverse=self.reverse)
 
     def load_array(self, model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
         """Load one of the arrays of a result; raises UnreadableFile, also if there is none like it."""

@@ -18,7 +18,7 @@ from digits.runtime.offload import in_thread
 from digits.web.jobs.serializers import contents_of
 from digits.web.resources.datasets import DatasetStatistics
 from digits.web.resources.encoding import describe
-from digits.web.responses.archives import archive_response, check_ending
+from digits.web.responses.files import archive_response, check_ending
 from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services

@@ -34,7 +34,7 @@ from digits.web.predictions.view_choice import requested_view
 from digits.web.resources.datasets import CreatedDataset
 from digits.web.resources.models import Model
 from digits.web.resources.predictions import GeneratedImages
-from digits.web.responses.large import large_response
+from digits.web.responses.files import large_response
 from digits.web.responses.representation import returns, stream, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import services

@@ -102,7 +102,7 @@ def type_title(job: Job) -> str:
 
 def data_kind(job: Job) -> Kind | None:
     """Return the kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
-    dataset = job if isinstance(job, DatasetJob) else data_of(job)
+    dataset = data_of(job)
     return dataset.data_kind if dataset else None
 
 
@@ -117,10 +117,10 @@ def job_views(job: Job) -> Views[Any]:
 
 
 def data_of(job: Job) -> DatasetJob | ImportedDataset | None:
-    """Return the dataset of a model, imported models included; None if it is missing."""
+    """Return the dataset of a model, imported models included, or a dataset itself; None if it is missing."""
     if isinstance(job, ModelJob) and job.is_imported:
         return ImportedDataset(job.folder)
-    dataset = _dataset_of(job)
+    dataset = _dataset_of(job) or job
     return dataset if isinstance(dataset, DatasetJob) else None
 
 
@@ -194,9 +194,10 @@ def device_row(device: devices.Device, busy: Mapping[str, str]) -> Device:
     return describe(Device, device, busy_with=busy.get(device.id))
 
 
-def _dataset_of(job: Job | None) -> Job | None:
-    dataset_id = getattr(job, "dataset_id", None)
-    return services().store.find(dataset_id) if job and dataset_id and dataset_id != job.id else None
+def _dataset_of(job: Job) -> Job | None:
+    if not isinstance(job, ModelJob) or job.is_imported:
+        return None
+    return services().store.find(job.dataset_id)
 
 
 def _picture(dataset: Job) -> str | None:

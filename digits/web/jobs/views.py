@@ -221,7 +221,7 @@ def complete_group() -> Response:
 
 def _check_deletable(job: Job) -> None:
     check_owner(job)
-    served = services().production.names_of(job.id)
+    served = services().production.of(job.id)
     if served:
         names = ", ".join(f"“{name}”" for name in served)
         raise InUse(

@@ -24,7 +24,7 @@ from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.exports import ExportResult, Exports, FormatRow
-from digits.web.responses.archives import archive_response, check_ending
+from digits.web.responses.files import archive_response, check_ending
 from digits.web.security.origin import not_from_other_sites
 from digits.web.services import require_tensorflow, services
 

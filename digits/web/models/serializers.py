@@ -13,14 +13,6 @@ from digits.core.snapshot_list import newest_name
 from digits.data.manifest import Manifest
 from digits.runtime.offload import in_thread
 from digits.web.jobs.serializers import failure_message, job_views, manifest_of
-from digits.web.models.settings_description import (
-    Settings,
-    describe_devices,
-    describe_loading,
-    describe_preprocessing,
-    describe_settings,
-    known,
-)
 from digits.web.resources.encoding import describe
 from digits.web.resources.models import (
     BriefModel,
@@ -70,22 +62,6 @@ def model_json(job: ModelJob) -> Model:
         error=failure_message(job),
         progress=round(100 * job.progress, 1),
     )
-
-
-def settings(job: ModelJob, manifest: Manifest | None) -> Settings:
-    """Return titles and descriptions of a model's settings, which its page shows."""
-    task, views = job.tasks[0], job_views(job)
-    words = (
-        (views.describe_input(manifest), views.describe_dataset(manifest))
-        if manifest and manifest.width
-        else ()
-    )
-    prepared = services().scheduler.task_state(job, task).inputs.get("train")
-    return [
-        *known({"Input": ", ".join(filter(None, words)), "Data loading": describe_loading(prepared)}),
-        *(describe_preprocessing(job.recipe) if job.is_imported else describe_settings(job.recipe, views)),
-        *describe_devices(job.recipe, task.devices),
-    ]
 
 
 def environment(job: ModelJob, manifest: Manifest | None) -> dict[str, str]:

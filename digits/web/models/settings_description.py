@@ -8,11 +8,15 @@ from typing import Any
 import humanize
 
 from digits.core.events import InputPrepared
+from digits.core.model_job import ModelJob
 from digits.core.recipe import DEFAULT_BATCH_SIZE, SOLVER_TITLES, Solver, Train
 from digits.core.schedules import TITLES
+from digits.data.manifest import Manifest
 from digits.data.models.pretrained_catalog import CATALOG, PREFIX
 from digits.kinds.views import Views
+from digits.web.jobs.serializers import job_views
 from digits.web.models.form import AUGMENTATIONS, SOLVER_FIELDS
+from digits.web.services import services
 
 # Titles with descriptions.
 Settings = list[tuple[str, str]]
@@ -21,6 +25,22 @@ _MEANS = {"pixel": "per channel"}
 _BALANCES = {"class_weights": "class weights", "sampling": "oversampling of rare classes"}
 _XLA = {None: "", True: ", XLA", False: ", no XLA"}
 _WEIGHTS_ON = {"first_gpu": "on the first GPU", "cpu": "on the CPU"}
+
+
+def settings_of(job: ModelJob, manifest: Manifest | None) -> Settings:
+    """Return the settings of a model, with its input and its devices."""
+    task, views = job.tasks[0], job_views(job)
+    words = (
+        (views.describe_input(manifest), views.describe_dataset(manifest))
+        if manifest and manifest.width
+        else ()
+    )
+    prepared = services().scheduler.task_state(job, task).inputs.get("train")
+    return [
+        *known({"Input": ", ".join(filter(None, words)), "Data loading": describe_loading(prepared)}),
+        *(describe_preprocessing(job.recipe) if job.is_imported else describe_settings(job.recipe, views)),
+        *describe_devices(job.recipe, task.devices),
+    ]
 
 
 def describe_settings(recipe: Train, views: Views[Any]) -> Settings:

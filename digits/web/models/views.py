@@ -36,8 +36,7 @@ from digits.web.models import continuing
 from digits.web.models import serializers as model_serializers
 from digits.web.models.archives import archive_of
 from digits.web.resources.models import Curves, Model
-from digits.web.responses.archives import archive_response, check_ending
-from digits.web.responses.files import send_job_file
+from digits.web.responses.files import archive_response, check_ending, send_job_file
 from digits.web.responses.representation import json_only, respond, returns
 from digits.web.services import services
 

@@ -16,7 +16,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.models import continuing
 from digits.web.models import serializers as models
-from digits.web.models.settings_description import device_names
+from digits.web.models.settings_description import device_names, settings_of
 from digits.web.predictions.view_choice import rendering, views_for
 from digits.web.records.images import example_images
 from digits.web.responses.representation import render_in_turns
@@ -57,7 +57,7 @@ def show(job_id: str) -> str:
         if preflight
         else None,
         epochs=None if job.is_imported else job.recipe.epochs,
-        settings=models.settings(job, manifest),
+        settings=settings_of(job, manifest),
         environment=models.environment(job, manifest),
         devices=device_names(task.devices),
         step_traces=models.step_traces_of(job),
@@ -67,7 +67,7 @@ def show(job_id: str) -> str:
         schedule_note=continuing.schedule_note(job.recipe),
         result=model_result.panel(job),
         panels=panels_of(job),
-        production_names=services().production.names_of(job.id),
+        production_names=[*services().production.of(job.id)],
     )
 
 

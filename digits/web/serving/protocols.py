@@ -17,7 +17,7 @@ from digits.core.model_job import ModelJob
 from digits.data.manifest import Manifest
 from digits.runtime.request_batches import Answer, ClientRequest
 from digits.web.jobs import serializers
-from digits.web.responses.large import large_response
+from digits.web.responses.files import large_response
 from digits.web.security.bodies import pieces_of_body
 from digits.web.security.environ import MULTIPART
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+import digits
 from digits.core.model_job import ModelJob
+from digits.runtime import offload
 from tests.finished_jobs import write_jobs
 from tests.site import Site, open_idle_site, site_settings
 
@@ -21,6 +23,7 @@ MODELS = (
     "/models/images/classification/new",
 )
 DATASETS = ("/datasets/{dataset}", "/datasets/{dataset}.json", "/projects/{dataset}")
+PROGRAM = str(Path(digits.__file__).parent)
 LISTS = ("/", "/index.json", "/models.json", "/compute", "/compute.json")
 
 
@@ -44,25 +47,31 @@ def open_with(folder: Path, count: int) -> Site:
 
 
 def calls(site: Site, path: str) -> int:
-    """Return the number of functions that a request calls, the second time."""
+    """Return the number of functions of the program that a request calls again.
+
+    On a busy machine, it waits for more turns, which do not count, and renders rows again whose age has changed: the
+    least of three requests counts.
+    """
     newest = site.services.store.index.select(ModelJob)[0]
     address = path.format(model=newest.id, dataset=newest.dataset_id)
     assert site.get(address).status_code == 200
-    count = 0
+    counts: list[int] = []
 
     def profile(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event == "call"
+        name = frame.f_code.co_filename
+        counts[-1] += event == "call" and name.startswith(PROGRAM) and name != offload.__file__
 
-    sys.setprofile(profile)
-    try:
-        site.get(address)
-    finally:
-        sys.setprofile(None)
-    return count
+    for _ in range(3):
+        counts.append(0)
+        sys.setprofile(profile)
+        try:
+            site.get(address)
+        finally:
+            sys.setprofile(None)
+    return min(counts)
 
 
 @pytest.mark.parametrize("path", MODELS + DATASETS + LISTS)
 def test_pages_do_not_examine_all_jobs(sites: list[Site], path: str) -> None:
     few, many = (calls(site, path) for site in sites)
-    assert many < few + 200, (few, many)
+    assert many < few + 450, (few, many)  # one call for each of the 900 other jobs is twice as much
