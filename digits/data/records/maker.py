@@ -97,7 +97,8 @@ class RecordMaker:
     ) -> tuple[records.Record, NDArray[np.float32], bytes]:
         recipe = self._recipe
         array = self._plan.array(split, place)
-        features = self._plan.features(split, place, _geometry(*_unchanged(recipe)))
+        size = (recipe.width, recipe.height)
+        features = self._plan.features(split, place, _geometry(size, *size, "squash"))
         data = array.astype("<f4").tobytes()
         digest = _digest(data)
         name = self._plan.source_name(split, place)
@@ -114,7 +115,3 @@ _geometry = functools.lru_cache(maxsize=4096)(images.Geometry)
 def _digest(data: bytes) -> bytes:
     # Processors have instructions for this hash.
     return hashlib.sha256(data).digest()[:DIGEST_BYTES]
-
-
-def _unchanged(recipe: CreateDataset) -> tuple[tuple[int, int], int, int, str]:
-    return (recipe.width, recipe.height), recipe.width, recipe.height, "squash"

@@ -1,14 +1,21 @@
-"""Distinguish folders of classes from those of other layouts, by the names in the first entries of each."""
+"""Distinguish folders of classes from those of other layouts, and find classes in the names of images.
+
+Folders are judged by the names of their first entries. Names of images with classes are such as ``cat.0.jpg`` and
+``Abyssinian_12.jpg``.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import itertools
 import os
+import re
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
-from digits.data.images.endings import KNOWN_ENDINGS
-from digits.data.images.lists import is_visible
+from digits.data.images.endings import KNOWN_ENDINGS, is_image_file
+from digits.data.images.lists import MAX_ENTRIES_PROBED, is_visible
 from digits.data.sources.declared_splits import affixed_splits
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 from digits.data.sources.target_images import find_folders
@@ -19,6 +26,10 @@ TARGET_FOLDERS = (
     *("groundtruth", "ground_truth", "bboxes", "boxes"),
 )
 MAX_ENTRIES = 200
+_NUMBERS = re.compile(r"([-_. (]+\d+)+\)?\Z")
+_WORD_AND_NUMBER = re.compile(r"([^\W\d_]+)\d+")
+_LETTER = re.compile(r"[^\W\d_]")
+_FEWEST_NAMED = 0.9
 
 
 def refuse_other_layouts(root: Path) -> None:
@@ -85,3 +96,37 @@ def _first(folder: Path | str) -> list[os.DirEntry[str]]:
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         return [entry for entry in itertools.islice(entries, MAX_ENTRIES) if is_visible(entry.name)]
     return []
+
+
+def class_in_name(file: str) -> str:
+    """Return what the name of a file contains before its last numbers; empty if this is no word."""
+    stem = os.path.splitext(file)[0]
+    if numbers := _NUMBERS.search(stem):
+        name = stem[: numbers.start()]
+        return name if _LETTER.search(name) else ""
+    match = _WORD_AND_NUMBER.fullmatch(stem)
+    return match[1] if match else ""
+
+
+def named_classes(files: Iterable[str]) -> list[str]:
+    """Return the classes in the names of files, sorted, if almost all names contain one of at least two classes.
+
+    The classes have two images on average.
+    """
+    counts = Counter(map(class_in_name, files))
+    total = counts.total()
+    named = total - counts.pop("", 0)
+    are_clear = len(counts) > 1 and 2 * len(counts) <= named and named >= _FEWEST_NAMED * total
+    return sorted(counts) if are_clear else []
+
+
+def named_classes_in(folder: str) -> list[str]:
+    """Return the classes in the names of the first images directly in a folder; see `named_classes`."""
+    try:
+        with os.scandir(folder) as entries:
+            first = itertools.islice(entries, MAX_ENTRIES_PROBED)
+            return named_classes(
+                [entry.name for entry in first if is_visible(entry.name) and is_image_file(entry)]
+            )
+    except OSError:
+        return []

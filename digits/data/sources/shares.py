@@ -1,18 +1,26 @@
-"""The shares of validation and testing in the records of a dataset."""
+"""The groups of the records of a dataset, and the shares of validation and testing in them."""
 
 from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from digits.core.recipe import CreateDataset
 from digits.core.schema import Percent
 from digits.core.splits import SPLITS, Split
 from digits.data.sources.plan import UnusableSource
+
+# The group of records without a label, for kinds of labels and attributes.
+NO_LABEL = "no label"
+
+# The names of the groups, and for each split, the place of each record's group among them.
+Groups = tuple[list[str], dict[str, list[int]]]
 
 Item = TypeVar("Item")
 
@@ -115,3 +123,34 @@ def need_one_source(dataset: str, recipe: CreateDataset, *names: str) -> None:
 def _rounded(value: float) -> int:
     # Halves round up. The tiny addition undoes what 100 - 33.3 - 33.4 loses as a binary fraction.
     return math.floor(value + 0.5 + 1e-9)
+
+
+def group_by_rarest(
+    names: list[str],
+    contained: Mapping[str, Sequence[Collection[int]]],
+    none: str,
+    frequencies: Sequence[float] = (),
+) -> Groups:
+    """Group records by their rarest class: that which the fewest records of ``train`` contain.
+
+    ``contained`` are the places, in ``names``, of the classes of each record by split. Of classes in equally many
+    records, the one with the lower number in ``frequencies`` is rarer, or else the first. The group of records without
+    a class is called ``none``.
+    """
+    counts = Counter(place for classes in contained["train"] for place in set(classes))
+    order = sorted(range(len(names)), key=lambda place: (counts[place], *frequencies[place : place + 1]))
+    rank = dict(zip(order, range(len(names)), strict=True))
+    rarest = {
+        split: [min(classes, key=rank.__getitem__, default=len(names)) for classes in records]
+        for split, records in contained.items()
+    }
+    used = sorted({place for places in rarest.values() for place in places})
+    group_of = {place: group for group, place in enumerate(used)}
+    groups = [[*names, none][place] for place in used]
+    return groups, {split: [group_of[place] for place in places] for split, places in rarest.items()}
+
+
+def group_flags(names: list[str], values: Mapping[str, NDArray[np.float32]], none: str) -> Groups:
+    """Group records as `group_by_rarest` does; ``values`` are 1 for the classes of each record, [records, names]."""
+    contained = {split: [np.flatnonzero(row).tolist() for row in rows] for split, rows in values.items()}
+    return group_by_rarest(names, contained, none)

@@ -14,10 +14,9 @@ from wtforms.validators import Optional
 from digits.core import schema
 from digits.core.splits import SPLITS
 from digits.data.images.lists import is_visible, need_an_image, visible_entries
-from digits.data.sources.class_folders import count_images, refuse_other_layouts
+from digits.data.sources.class_folders import count_images, named_classes_in, refuse_other_layouts
 from digits.data.sources.dataset_folder import METADATA
 from digits.data.sources.declared_splits import describe_splits, inner_root, named_splits, split_folders
-from digits.data.sources.named_classes import named_classes_in
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.kinds.classification.lists import CsvLists, HuggingFace
 from digits.kinds.classification.reader import advise_names

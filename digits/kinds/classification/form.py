@@ -7,8 +7,7 @@ from digits.kinds.classification.lists import CsvLists, HuggingFace, ListFields,
 from digits.kinds.classification.recipe import CreateClassification, LabeledRecords
 from digits.kinds.classification.record_files import ClassMapping
 from digits.kinds.forms.fields import optional_path
-from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
-from digits.kinds.forms.records import RecordFields, Records, feature_field
+from digits.kinds.forms.records import OldDatasetFields, OldDatasets, RecordFields, Records, feature_field
 from digits.kinds.forms.source import method_field
 
 

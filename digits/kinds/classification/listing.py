@@ -121,7 +121,12 @@ def open_labels(
         raise UnusableSource(
             f"{show(path.name)} has only one column.", "Each line needs an image and a label."
         )
-    has_paths = settings.image_column or table.images or _has_run_lengths(table)
+    has_paths = (
+        settings.image_column
+        or table.images
+        or any(has_run_lengths(table, place) for place in range(len(table.columns)))
+    )
+    # Otherwise, run lengths look like pixels.
     pixels = None if has_paths else find_pixels(table)
     image = pixels.places[0] if pixels else table.place(settings.image_column)
     chosen = [table.place(settings.label_column)] if settings.label_column else []
@@ -143,11 +148,6 @@ def open_labels(
     parse, hint = _parser(table, labels, columns)
     rows = table.parse_stored(pixels.name, parse) if pixels else table.parse(source.folder, image, parse)
     return LabelRows(table, image, labels, rows, pixels, hint, contents="a label each", role="label")
-
-
-def _has_run_lengths(table: TableFile) -> bool:
-    # Otherwise, they look like pixels.
-    return any(has_run_lengths(table, place) for place in range(len(table.columns)))
 
 
 def _label_columns(table: TableFile, places: list[int], columns: Mapping[int, Column]) -> list[int]:

@@ -26,9 +26,9 @@ from digits.data.images.lists import (
     without_images,
 )
 from digits.data.samples import samples
+from digits.data.sources.class_folders import class_in_name, named_classes
 from digits.data.sources.dataset_folder import find
 from digits.data.sources.declared_splits import affixed_splits
-from digits.data.sources.named_classes import class_in_name, named_classes
 from digits.data.sources.plan import (
     ImageFolder,
     Plan,

@@ -51,8 +51,14 @@ from digits.kinds.forms.fields import (
     select,
     text_field,
 )
-from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
-from digits.kinds.forms.records import FeatureField, RecordFields, Records, feature_field
+from digits.kinds.forms.records import (
+    FeatureField,
+    OldDatasetFields,
+    OldDatasets,
+    RecordFields,
+    Records,
+    feature_field,
+)
 from digits.kinds.forms.source import Beside, FormSource, folders_beside, method_field
 from digits.kinds.forms.summary import Suggestion, joined, shown_place
 from digits.kinds.forms.tables import DialectFields

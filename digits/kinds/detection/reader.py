@@ -30,7 +30,7 @@ from digits.data.sources.plan import (
     show,
     shuffle,
 )
-from digits.data.sources.shares import permute
+from digits.data.sources.shares import group_by_rarest, group_flags, permute
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.box_matching import IGNORED_BOX
 from digits.data.targets.boxes import BoxArray, Boxes
@@ -43,7 +43,6 @@ from digits.kinds.detection.records import BoxMapping
 from digits.kinds.sources.records import read_records
 from digits.kinds.sources.split_lists import divide
 from digits.kinds.sources.tables import take_declared
-from digits.kinds.versions.groups import group_by_rarest, group_flags
 
 MAX_CLASSES = 1000
 MAX_OBJECTS = 2000

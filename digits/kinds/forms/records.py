@@ -1,4 +1,4 @@
-"""TFRecord files in the forms of datasets: the fields, and the source."""
+"""TFRecord files, and datasets of DIGITS 4 to 6, in the forms of datasets: the fields, and the sources."""
 
 from __future__ import annotations
 
@@ -13,14 +13,21 @@ from wtforms.validators import Length, Optional
 
 from digits.core.errors import BadRequest
 from digits.core.recipe import MAX_SIDE_PIXELS
+from digits.data.databases.convert import OldDataset
 from digits.kinds.forms.dataset import ImageDatasetForm, SharesForm
-from digits.kinds.forms.fields import AllowedFiles, Binding, Bound, RequiredIf, as_field_error, text_field
+from digits.kinds.forms.fields import (
+    AllowedFiles,
+    Binding,
+    Bound,
+    RequiredIf,
+    as_field_error,
+    optional_path,
+    text_field,
+)
 from digits.kinds.forms.source import FormSource
-from digits.kinds.recipes import AnyRecipe
+from digits.kinds.recipes import AnyRecipe, FromDatabases
 from digits.kinds.sources.records import RecordMapping, RecordSource
 
-# The value of the field `method` for TFRecord files.
-METHOD = "tfrecord"
 MAX_NAME_CHARACTERS = 200
 _SHAPE = re.compile(r"[\s,x×]+", re.IGNORECASE)
 
@@ -97,7 +104,7 @@ class Records(FormSource):
     The class ``mapping`` describes the records.
     """
 
-    method = METHOD
+    method = "tfrecord"
     title = "TFRecord"
     path = "record_train"
     own = ("record_{}",)
@@ -120,3 +127,31 @@ class Records(FormSource):
 
     def check(self, form: ImageDatasetForm[Any], recipe: Any) -> None:
         self.mapping(recipe, *self.mapping.complete(recipe.records))
+
+
+class OldDatasetFields(SharesForm[AnyRecipe], Generic[AnyRecipe]):
+    """The fields of forms with datasets of DIGITS 4 to 6 among their sources; see `OldDatasets`."""
+
+    database_train = text_field("Dataset or database", OldDataset, "train", RequiredIf(), AllowedFiles())
+    database_val = text_field("Validation database", OldDataset, "val", AllowedFiles())
+    database_test = text_field("Test database", OldDataset, "test", AllowedFiles())
+    database_targets = text_field("Database of the labels", OldDataset, "targets", AllowedFiles())
+    database_val_targets = text_field("Validation labels", OldDataset, "val_targets", AllowedFiles())
+    database_test_targets = text_field("Test labels", OldDataset, "test_targets", AllowedFiles())
+    database_labels = optional_path("Class names", OldDataset, "labels", "file")
+
+
+class OldDatasets(FormSource):
+    """A dataset of DIGITS 4 to 6."""
+
+    method = "database"
+    title = "LMDB, HDF5"
+    attribute = "database"
+    settings = OldDataset
+    path = "database_train"
+    own = ("database_{}",)
+
+    def check(self, form: Any, recipe: FromDatabases) -> None:
+        assert recipe.database is not None
+        recipe.database.databases(recipe.database_labels)
+        recipe.with_records({"train": ""})

@@ -54,10 +54,11 @@ class FormSource:
     def fields(self, form: DatasetForm) -> tuple[str, ...]:
         """Return all fields of the source."""
         bound = [] if self.settings is Struct else form.names_of(self.settings)
-        return tuple(field.name for field in form if field.name in bound or self._is_named(field.name))
-
-    def _is_named(self, field: str) -> bool:
-        return any(fnmatchcase(field, name) for name in self.names)
+        return tuple(
+            field.name
+            for field in form
+            if field.name in bound or any(fnmatchcase(field.name, name) for name in self.names)
+        )
 
     def required_paths(self, form: DatasetForm) -> tuple[str, ...]:
         """Return the fields without which there is no summary."""

@@ -30,8 +30,7 @@ from digits.kinds.forms.fields import (
     paths_field,
     text_field,
 )
-from digits.kinds.forms.old_datasets import OldDatasetFields
-from digits.kinds.forms.records import RecordFields, feature_field
+from digits.kinds.forms.records import OldDatasetFields, RecordFields, feature_field
 from digits.kinds.forms.source import Beside, FormSource, folders_beside
 from digits.kinds.forms.summary import Suggestion, joined, shown_place
 from digits.kinds.forms.tables import (

@@ -8,12 +8,12 @@ from pathlib import Path
 from digits.data.images import images
 from digits.data.images.lists import list_images
 from digits.data.sources.plan import ImageFolder, Plan, Progress, SplitPlan, show, shuffle
+from digits.data.sources.shares import NO_LABEL, group_flags
 from digits.data.tables.tables import Faults
 from digits.data.targets.label_set import LabelSet
 from digits.data.targets.target import Target
 from digits.kinds.gan.attributes import read_attributes
 from digits.kinds.gan.recipe import CreateGan
-from digits.kinds.versions.groups import NO_LABEL, group_flags
 
 # Records without attributes have a single 0 as their target.
 NO_TARGET = Target(feature="target/numbers", dtype="float32")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from digits.kinds.forms.old_datasets import OldDatasets
-from digits.kinds.forms.records import Records
+from digits.kinds.forms.records import OldDatasets, Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.target_images import Folders, Table, TargetImageForm
 from digits.kinds.image_to_image.recipe import CreateImageToImage

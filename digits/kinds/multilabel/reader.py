@@ -26,6 +26,7 @@ from digits.data.sources.plan import (
     listed,
     show,
 )
+from digits.data.sources.shares import NO_LABEL, group_flags
 from digits.data.tables.columns import FLAGS, Column, is_list, list_items
 from digits.data.tables.contents import refuse_contents
 from digits.data.tables.parquet import ParquetImages
@@ -44,7 +45,6 @@ from digits.kinds.sources.tables import (
     need_no_fractions,
     report_each,
 )
-from digits.kinds.versions.groups import NO_LABEL, group_flags
 
 # In the order of detection: a comma or a space may be part of a label.
 SEPARATORS: dict[Separator, str] = {"bar": "|", "semicolon": ";", "comma": ",", "space": " "}

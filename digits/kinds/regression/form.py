@@ -7,8 +7,7 @@ from typing import Any
 from wtforms.validators import Length, Optional
 
 from digits.kinds.forms.fields import Binding, NamesField, optional_path
-from digits.kinds.forms.old_datasets import OldDatasetFields, OldDatasets
-from digits.kinds.forms.records import RecordFields, Records
+from digits.kinds.forms.records import OldDatasetFields, OldDatasets, RecordFields, Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.tables import TableFields, Tables
 from digits.kinds.regression.reader import open_numbers

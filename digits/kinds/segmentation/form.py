@@ -19,8 +19,7 @@ from digits.data.tables.tables import is_image
 from digits.kinds.detection.formats.formats import find_file, find_sources
 from digits.kinds.forms.dataset import ImageDatasetForm
 from digits.kinds.forms.fields import AllowedPath, as_field_error, check_images, choices, optional_path
-from digits.kinds.forms.old_datasets import OldDatasets
-from digits.kinds.forms.records import Records
+from digits.kinds.forms.records import OldDatasets, Records
 from digits.kinds.forms.source import method_field
 from digits.kinds.forms.target_images import FOLDERS, Folders, Table, TargetImageForm
 from digits.kinds.segmentation.annotated import ENDINGS, are_annotated

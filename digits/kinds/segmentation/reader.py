@@ -31,6 +31,7 @@ from digits.data.images.object_sizes import ObjectSizes
 from digits.data.records.records import Features
 from digits.data.sources.class_names import read_names
 from digits.data.sources.plan import Plan, Progress, Remark, SplitPlan, UnusableSource, count_of, listed, show
+from digits.data.sources.shares import group_by_rarest, group_flags
 from digits.data.sources.target_images import TargetImageSplit
 from digits.data.tables.tables import SourceNotes, open_lines
 from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES, Mask
@@ -40,7 +41,6 @@ from digits.kinds.segmentation.pairing import CombinedMasks, describe_overlap, p
 from digits.kinds.segmentation.recipe import CreateSegmentation
 from digits.kinds.sources.target_image_recipe import TargetImageFolders
 from digits.kinds.sources.target_images import FoundTargetImages, find_target_images, plan_splits
-from digits.kinds.versions.groups import group_by_rarest, group_flags
 
 TARGET = CreateSegmentation.target_word
 NO_CLASS = "no class"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from digits.data.sources.named_classes import class_in_name, named_classes, named_classes_in
+from digits.data.sources.class_folders import class_in_name, named_classes, named_classes_in
 
 
 @pytest.mark.parametrize(
