@@ -31,9 +31,10 @@ MEAN_ARRAY_FILE = "mean.npy"
 SKIPPED_FILE = "skipped.csv"
 # The changed records of a version of another dataset.
 CHANGES_FILE = "changes.csv"
-# Copies of remote files, which exist while a dataset is created.
+# Copies of remote files, and records of other sources, which exist while a dataset is created.
 COPIES_FOLDER = "remote"
 CONVERTED_FOLDER = "databases"
+ADDED_FOLDER = "added"
 HEALTH_FILE = "health.json"
 HEALTH_RECORDS_FILE = "health-records.npy"
 LABEL_CHECK_FILE = "label-check.json"
@@ -172,7 +173,7 @@ def remove_products(job_folder: Path) -> None:
     for name in names:
         (job_folder / name).unlink(missing_ok=True)
         remove_partial_writes(job_folder / name)
-    for name in (COPIES_FOLDER, CONVERTED_FOLDER):
+    for name in (COPIES_FOLDER, CONVERTED_FOLDER, ADDED_FOLDER):
         remove_tree(job_folder / name, ignore_errors=True)
     for split in SPLITS:
         for ending in ("tfrecord", "index", "names", "classes"):

@@ -87,8 +87,10 @@ class DatasetJob(Job, kw_only=True, eq=False):
     @property
     def takes_images(self) -> bool:
         """Whether a version can add images to the finished dataset."""
-        manifest = self.manifest()
-        return manifest is not None and views_of(self.data_kind).shows_images and takes_images(manifest)
+        manifest, views = self.manifest(), views_of(self.data_kind)
+        return manifest is not None and (
+            views.adds_sources or (views.shows_images and takes_images(manifest))
+        )
 
     @property
     def damage(self) -> Failure | None:

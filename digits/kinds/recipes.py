@@ -12,7 +12,8 @@ from digits.core.recipe import CreateDataset
 from digits.data.databases.convert import Converted, Labels, OldDataset, convert
 from digits.data.sources.plan import Plan, Progress
 from digits.kinds import UnknownKind, kind_named
-from digits.kinds.versions import versions
+from digits.kinds.versions import additions, versions
+from digits.kinds.versions.additions import CreateAddition
 from digits.kinds.versions.versions import CreateVersion
 
 AnyRecipe = TypeVar("AnyRecipe", bound=CreateDataset)
@@ -45,6 +46,8 @@ def read_source(recipe: CreateDataset, progress: Progress) -> Plan:
     """Plan the dataset that ``recipe`` describes; raises UnusableSource and OSError."""
     if isinstance(recipe, CreateVersion):
         return versions.read(recipe, progress)
+    if isinstance(recipe, CreateAddition):
+        return additions.read(recipe, progress)
     return cast(Plan, kind_named(recipe.kind).load("reader").read(recipe, progress))
 
 

@@ -193,6 +193,8 @@ class Views(Generic[AnyRecipe]):
 
     Without ``ranks_classes``, a prediction is not a list of classes, even though each record has a class.
 
+    With ``adds_sources``, a version can add the records of another source of the kind, which its form describes.
+
     ``annotation_format`` is the name of the download whose targets can be edited in ``annotation_tools``.
     """
 
@@ -220,6 +222,7 @@ class Views(Generic[AnyRecipe]):
     has_input = False
     has_inputs = False
     takes_image = True
+    adds_sources = False
     annotation_format = ""
     annotation_tools = "Label Studio or CVAT"
 

@@ -11,6 +11,7 @@ from PIL import Image
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import (
+    JOB_PAGE,
     ServerProcess,
     check_accessibility,
     create_dataset,
@@ -82,3 +83,45 @@ def test_from_annotations_to_detected_objects(page: Page, page_faults: object, f
     slider.press("End")
     expect(page.locator("#predictions .box:visible")).to_have_count(0)
     expect(slider).to_have_attribute("aria-valuetext", "100%")
+
+
+def test_annotated_images_are_added_and_a_new_class_is_asked_about(
+    page: Page, page_faults: object, server: ServerProcess, folder: Path
+) -> None:
+    fields = {
+        "dataset_name": "squares",
+        "train_image_folder": str(folder),
+        "resize_width": 32,
+        "resize_height": 32,
+    }
+    created = page.request.post("/datasets/images/detection.json", form=fields).json()["id"]
+    page.goto(f"/datasets/{created}")
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    page.get_by_role("link", name="Add images").click()
+    expect(page.get_by_role("heading", name="Add images", level=1)).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("squares, version 2")
+    more = server.data / "more"
+    for name in ("images", "labels"):
+        (more / name).mkdir(parents=True)
+    for number in range(4):
+        pixels = np.full((32, 32), 10 * number, np.uint8)
+        Image.fromarray(pixels).save(more / "images" / f"{number}.png")
+        (more / "labels" / f"{number}.txt").write_text(f"{number % 2} 0.5 0.5 0.25 0.25")
+    (more / "classes.txt").write_text("square\ncircle\n")
+    page.locator('[name="train_image_folder"]').fill(str(more))
+    findings = page.get_by_role("region", name="Findings in the source")
+    expect(findings).to_contain_text("YOLO annotations: 4 images with 4 objects of 2 classes.")
+    expect(findings).to_contain_text("The dataset does not have 1 class of the new images: circle.")
+    button = page.get_by_role("button", name="Create version")
+    expect(button).to_have_attribute("aria-disabled", "true")
+    check_accessibility(page)
+    findings.get_by_role("button", name="Add new classes").click()
+    expect(page.get_by_label("Add classes that the dataset does not have")).to_be_checked()
+    expect(button).not_to_have_attribute("aria-disabled", "true")
+    check_accessibility(page)
+    button.click()
+    page.wait_for_url(re.compile(JOB_PAGE))
+    expect(page.get_by_text("Done", exact=True).first).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("images added")).to_be_visible()
+    expect(page.get_by_role("heading", name="Objects per class")).to_be_visible()
+    expect(page.get_by_text("circle").first).to_be_visible()

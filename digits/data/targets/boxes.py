@@ -103,6 +103,11 @@ class Boxes(Target, frozen=True, kw_only=True):
         resized: BoxArray = np.concatenate([clipped, value[:, 4:]], axis=1)[visible].astype(np.float32)
         return resized
 
+    def moved(self, value: BoxArray, places: Sequence[int]) -> BoxArray:
+        moved = value.copy()
+        moved[value[:, 4] >= 0, 4] = np.array(places)[objects_in(value)[:, 4].astype(int)]
+        return moved
+
     def _fit_names(self, other: Target) -> DatasetFit:
         # The number of boxes in a record is that of the dataset.
         return replace(self, shape=other.shape)._fit_classes(other)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -42,6 +42,9 @@ class ClassIndex(Target, frozen=True, kw_only=True):
     def edit(self, read: Read, changes: Mapping[int, float]) -> Any:
         """Return the last index of ``changes``; the record may be damaged."""
         return list(changes)[-1]
+
+    def moved(self, value: int, places: Sequence[int]) -> int:
+        return places[value]
 
     def _fit_names(self, other: Target) -> DatasetFit:
         return self._fit_classes(other)

@@ -85,6 +85,11 @@ class Mask(PictureTarget, frozen=True, kw_only=True):
 
         return images.as_pixels(geometry.resize_mask(Image.fromarray(value), IGNORED))[:, :, 0]
 
+    def moved(self, value: NDArray[np.uint8], places: Sequence[int]) -> NDArray[np.uint8]:
+        table = np.full(IGNORED + 1, IGNORED, np.uint8)
+        table[: len(places)] = places
+        return table[value]
+
     def _fit_names(self, other: Target) -> DatasetFit:
         return self._fit_classes(other)
 

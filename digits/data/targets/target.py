@@ -189,6 +189,12 @@ class Target(Struct, frozen=True, kw_only=True):
         shape = [len(names)] if len(self.shape) == 1 else self.shape
         return replace(self, names=names, shape=shape, mean=[], std=[])
 
+    def moved(self, value: Any, places: Sequence[int]) -> Any:
+        """Return the target ``value`` of other names, which are at ``places`` in ``names``."""
+        moved = np.zeros(len(self.names), np.float32)
+        moved[list(places)] = value
+        return moved if self.names else value
+
     def fit(self, other: Target) -> DatasetFit:
         """Return how records with the target ``other`` map to this one, that of a model; raises UnfitDataset."""
         if self._form() != other._form():

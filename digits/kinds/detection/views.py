@@ -21,6 +21,7 @@ class Views(views.Views[CreateDetection]):
         views.Metric("map", "mAP", "%", low=0, grades=(0.2, 0.5)),
         views.Metric("map50", "mAP@50", "%", chart=None),
     )
+    adds_sources = True
     guide = "detection.md"
     invitation = f"Locate objects in images by box and class. From {', '.join(titles())} or TFRecord files."
     infer = "Detect objects"

@@ -27,6 +27,7 @@ from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.data_roots import FileType, Missing
 from digits.data.sources.plan import UnusableSource
 from digits.data.sources.shares import CreateWithShares, Shares
+from digits.data.targets.target import Target
 from digits.kinds.forms.compute import ComputeFields
 from digits.kinds.forms.fields import (
     AllowedPath,
@@ -89,11 +90,12 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     ``has_images``, the page has no fields for the size of the images, because the source does not contain any.
 
     Pass a `RemotePolicy` as ``remote`` in ``meta`` to accept remote addresses instead of paths. ``addresses`` has those
-    in valid fields.
+    in valid fields. The source is for a new dataset, or ``adds_to`` the records of one with this target.
     """
 
     class Meta(ComputeFields.Meta):
         remote = RemotePolicy()
+        adds_to: Target | None = None
 
     # The fields of remote addresses of all kinds.
     REMOTE = ("s3_endpoint_url", "s3_accesskey", "s3_secretkey")
@@ -170,10 +172,10 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
     def scanned_fields(self) -> list[str]:
         """Return the fields of the sources and of this kind, after whose change the page reads the source again."""
         return sorted(
-            {"beside", *self._source_names(), *self._own_names(), *(["method"] if "method" in self else [])}
+            {"beside", *self._source_names(), *self.own_names(), *(["method"] if "method" in self else [])}
         )
 
-    def _own_names(self) -> list[str]:
+    def own_names(self) -> list[str]:
         """Return the fields of settings that are those neither of images nor of a source."""
         others = {*self._source_names(), *self.SHARES}
         names = [name for name in self.names_of(self.RECIPE) if name not in others]
@@ -248,7 +250,7 @@ class ImageDatasetForm(ComputeFields, Generic[AnyRecipe]):
 
     def _used_names(self) -> list[str]:
         """Return the fields of the chosen source and of this kind."""
-        return [*self.source.fields(self), *self._own_names()]
+        return [*self.source.fields(self), *self.own_names()]
 
     def add_error(self, name: str, message: str) -> None:
         """Show an error at the field ``name``."""

@@ -43,10 +43,12 @@ from digits.data.sources.plan import (
     show,
 )
 from digits.data.sources.shares import CreateWithShares
+from digits.data.targets.target import Target
 from digits.kinds import kind_named
 from digits.kinds.forms.summary import SourceSummary, Suggestion
 from digits.kinds.recipes import convert_source, has_databases, read_source
 from digits.kinds.sources.records import NO_TARGET
+from digits.kinds.versions.additions import unite
 
 # Limits of a summary; its cost is dominated by listing this many files.
 MAX_FILES = 200_000
@@ -224,6 +226,8 @@ def summarize(
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 recipe, converted = convert_source(recipe, folder, progress, SAMPLE_RECORDS)
             plan = read_source(_for_summary(recipe), progress)
+            if form.meta.adds_to:
+                _match(form.meta.adds_to, plan.target, progress)
             if converted:
                 _describe_databases(converted, progress)
         except (UnusableSource, OSError) as error:
@@ -250,6 +254,19 @@ def summarize(
                     if not add_records(summary, plan, recipe):
                         errors = {form.source_field(): summary.problems[-1:]}
     return replace(summary, errors=errors, finished=True)
+
+
+def _match(target: Target, found: Target, progress: PartialProgress) -> None:
+    """Ask whether a dataset with the ``target`` gets the new classes of ``found``; raises UnusableSource."""
+    try:
+        unite(target, found)
+    except UnusableSource as error:
+        if not error.remedy:
+            raise
+        progress.say(error.message)
+        fields = dict.fromkeys(error.remedy, True)
+        question = Suggestion(error.sentences, "Add new classes", {**fields}, stops=True)
+        progress.summary.remedies.append(question)
 
 
 def _describe_databases(converted: Converted, progress: PartialProgress) -> None:

@@ -56,7 +56,8 @@ class Request(Struct):
     """The ``fields`` of the form of a ``kind``, whose source is summarized, or checked for a ``new`` job.
 
     ``roots`` are the folders and ``remote`` the addresses that may be read; ``uploads_folder`` is the folder of the job
-    in the field ``uploads_of``. Recommendations are for models that are trained on the ``device``.
+    in the field ``uploads_of``. Recommendations are for models that are trained on the ``device``. Records are for a
+    new dataset, or are added to that in the folder ``adds_to``.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class Request(Struct):
     remote: list[str] = field(default_factory=list)
     uploads: dict[str, Upload] = field(default_factory=dict)
     uploads_folder: str = ""
+    adds_to: str = ""
     device: Literal["cpu", "gpu"] = "cpu"
     memory_bytes: int = MEMORY_BYTES
     new: NewJob | None = None
@@ -273,6 +275,7 @@ def _form(request: Request) -> Iterator[Any]:
     from flask import Flask
     from werkzeug.datastructures import CombinedMultiDict, FileStorage, MultiDict
 
+    from digits.data import manifest as manifests
     from digits.data.data_roots import Roots
     from digits.kinds import kind_named
 
@@ -290,6 +293,7 @@ def _form(request: Request) -> Iterator[Any]:
             "data_roots": Roots(request.roots),
             "remote": RemotePolicy(request.remote),
             "job_folder": job_folder,
+            "adds_to": manifests.load(Path(request.adds_to)).target if request.adds_to else None,
         }
         sent = CombinedMultiDict[str, Any]((uploads, MultiDict(request.fields)))
         yield kind_named(request.kind).load("form").DatasetForm(sent, meta=meta)

@@ -16,6 +16,7 @@ class Views(views.Views[CreateImageToImage]):
     distribution = ""
     balancing = ("none",)
     metrics = (views.Metric("psnr", "PSNR", "dB"), views.Metric("ssim", "SSIM"))
+    adds_sources = True
     guide = "image-to-image.md"
     invitation = (
         "Turn images into other images, such as noisy into clean ones. From a folder of images and one of target "

@@ -40,6 +40,7 @@ class Views(views.Views[CreatePairs]):
         views.Metric("best_accuracy", "Best accuracy", "%", chart=None),
         views.Metric(THRESHOLD, "Distance threshold", best="lowest", low=0, has_tile=False),
     )
+    adds_sources = True
     guide = "pairs.md"
     invitation = "Learn whether two images match: two photos of one object. From a CSV file or class folders."
     infer = "Compare"

@@ -23,6 +23,7 @@ class Views(views.Views[CreateRegression]):
         views.Metric("rmse", "RMSE", best="lowest", chart="Error"),
         views.Metric("r2", "R²", low=-1, perfect=1.0, grades=(0.3, 0.8)),
     )
+    adds_sources = True
     guide = "regression.md"
     invitation = (
         "Predict one or more numbers for each image, such as an angle or an age. "

@@ -23,6 +23,7 @@ class Views(views.Views[CreateSegmentation]):
         views.Metric("iou/", "IoU per class", "%", low=0, has_tile=False),
         views.Metric("pixel_accuracy", "Pixel accuracy", "%", low=0),
     )
+    adds_sources = True
     guide = "segmentation.md"
     invitation = (
         "Assign a class to each pixel. From a folder of images and a folder of label images (masks) with the same "

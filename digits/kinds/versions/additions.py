@@ -2,57 +2,73 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from digits.core.recipe import CreateDataset
+from digits.core.schema import JsonObject
 from digits.core.splits import SPLITS, Split
-from digits.data.images.images import UnusableImage
+from digits.data import manifest as manifests
 from digits.data.images.lists import without_images
 from digits.data.manifest import Manifest
-from digits.data.records.maker import RecordMaker, UnusablePart
 from digits.data.sources.plan import (
     ImageFolder,
     Plan,
     Progress,
     SplitPlan,
     UnusableSource,
-    WiderValues,
     count_of,
     listed,
     show,
 )
 from digits.data.sources.shares import Shares
+from digits.data.targets.palette import distinct_colors
 from digits.data.targets.target import Target
 from digits.kinds.classification.reader import label_of, need_classes, remarks, scan
 
 Item = TypeVar("Item")
 
-PROGRESS_EVERY_IMAGES = 500
 MAX_ENTRIES_IN_FORM = 20_000
 
 
 class Additions(Struct, kw_only=True, frozen=True):
-    """The images in ``folder``: all of the class or label ``label``, or that of the folder in it that contains them.
+    """The images of ``source``, the recipe of a dataset of the same kind, or those in ``folder``.
 
-    They go to ``split``; without one, those of each class are divided as its images in the parent are.
+    The latter are all of the class or label ``label``, or that of the folder in it that contains them. Classes that a
+    source has and the parent lacks become the last ones of the version if ``new_classes`` are allowed. All images go to
+    ``split``; without one, to those that the source declares, or else those of each class are divided as its images in
+    the parent are. ``records`` is the folder of their records, which the task fills in.
     """
 
-    folder: str
+    folder: str = ""
     label: str = ""
+    source: JsonObject | None = None
+    new_classes: bool = False
     split: Split | None = None
+    records: str = ""
+
+    @property
+    def takes_new(self) -> bool:
+        """Whether the images can have new classes, as folders of a dataset of classes do."""
+        return self.new_classes or self.source is None
+
+
+class CreateAddition(CreateDataset, kw_only=True):
+    """Make records of the images in a folder that are ``added`` to the dataset in the folder ``parent``."""
+
+    parent: str
+    added: Additions
 
 
 class NewImages(NamedTuple):
-    """The paths of images by their label, which is empty for images without one, and the classes that are new."""
+    """The names of images by their label, which is empty for images without one, and the classes that are new."""
 
     files: dict[str, list[str]]
     new_classes: list[str]
@@ -122,8 +138,7 @@ def find(additions: Additions, target: Target, progress: Progress) -> NewImages:
             f"Folders that are not named like a label of the dataset: {listed(new)}.",
             f"The labels are {listed(target.names)}.",
         )
-    paths = {label: [f"{root}/{file}" for file in some] for label, some in files.items()}
-    return NewImages(paths, new, remarks(found))
+    return NewImages(files, new, remarks(found))
 
 
 def value_of(label: str, target: Target) -> Any:
@@ -132,37 +147,47 @@ def value_of(label: str, target: Target) -> Any:
     return target.edit(lambda: np.zeros(len(names)), {names.index(label): 1.0} if label else {})
 
 
-def without_known(
-    new: NewImages, target: Target, manifest: Manifest, stored: Iterable[bytes], seed: int, progress: Progress
-) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the files of ``new``, without those whose record would equal one of ``stored``, and these.
+def read(recipe: CreateAddition, progress: Progress) -> Plan:
+    """Plan the records of the images to add; raises UnusableSource and UnreadableFile."""
+    parent = manifests.load(Path(recipe.parent))
+    if not takes_images(parent):
+        raise UnusableSource("Images can be added only to datasets whose images have classes or labels.")
+    before = parent.target
+    new = find(recipe.added, before, progress)
+    target = new.extend(before)
+    files = [(file, value_of(label, target)) for label, some in new.files.items() for file in some]
+    names, values = ([*items] for items in zip(*files, strict=True))
+    split = SplitPlan(ImageFolder(Path(recipe.added.folder)), names, values, values if target.labels else [])
+    return Plan(target, {"train": split}, target.labels, new.warnings)
 
-    Records are made as those of the parent, whose recipe had this ``seed``.
+
+def unite(target: Target, found: Target, *, takes_new: bool = False) -> Target:
+    """Return ``target`` for its records and those with the target ``found``, whose new classes are its last ones.
+
+    Raises UnusableSource if they have other numbers, or new classes unless it ``takes_new`` ones: this is the remedy.
     """
-    inherited = ("kind", "width", "height", "channels", "resize_mode", "encoding")
-    recipe = CreateDataset(**{name: getattr(manifest, name) for name in inherited}, seed=seed)
-    pairs = [(file, label) for label, files in new.files.items() for file in files]
-    values = [value_of(label, target) for _, label in pairs]
-    split = SplitPlan(ImageFolder(Path("/")), [file for file, _ in pairs], values)
-    maker = RecordMaker(recipe, Plan(target, {"train": split}, bits=manifest.bits))
-    known = {hashlib.sha256(data).digest() for data in stored}
-    kept: dict[str, list[str]] = {}
-    left_out: list[str] = []
-    for place, (file, label) in enumerate(pairs):
-        if place % PROGRESS_EVERY_IMAGES == 0:
-            progress.reading(f"Comparing the new images: {place:,} of {len(pairs):,}")
-        # An image that cannot be used is skipped when its record is made.
-        with suppress(UnusableImage, UnusablePart, WiderValues, OSError):
-            digest = hashlib.sha256(maker.make(split, place)[0].data).digest()
-            if digest in known:
-                left_out.append(file)
-                continue
-            known.add(digest)
-        kept.setdefault(label, []).append(file)
-    return kept, left_out
+    new = [name for name in found.names if name not in target.names]
+    shape = [*map(max, target.shape, found.shape)]
+    if target.noun != "class" and sorted(found.names) != sorted(target.names):
+        noun = f"{target.noun}s"
+        raise UnusableSource(
+            f"The new images have the {noun} {listed(found.names)}, those of the dataset {listed(target.names)}.",
+            f"Use a source with the {noun} {listed(target.names)}, or choose its columns.",
+        )
+    if not new:
+        return replace(target, shape=shape)
+    if not takes_new:
+        raise UnusableSource(
+            f"The dataset does not have {count_of(len(new), 'class')} of the new images: {listed(new)}.",
+            f"Name them like its classes ({listed(target.names)}), or add new classes.",
+            remedy={"new_classes": "y"},
+        )
+    names = [*target.names, *new]
+    colors = [*target.colors, *distinct_colors(names)[len(target.names) :]] if target.colors else []
+    return replace(target.renamed(names), shape=shape, colors=colors)
 
 
-def divide(files: Sequence[str], before: Mapping[str, int], all_before: Mapping[str, int]) -> Iterator[Split]:
+def divide(files: Sequence[Any], before: Mapping[str, int], all_before: Mapping[str, int]) -> Iterator[Split]:
     """Yield the split of each of the shuffled ``files`` of a class, whose splits contain ``before`` images.
 
     The class keeps its proportions; a class without training images gets those of ``all_before``, the whole dataset.

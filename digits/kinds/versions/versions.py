@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import errno
 import functools
+import hashlib
 import io
 import itertools
 import os
@@ -25,7 +26,7 @@ from numpy.typing import NDArray
 
 from digits.core.files import UnreadableFile, check_size, open_plain, read_json, write_bytes
 from digits.core.recipe import CreateDataset
-from digits.core.schema import Count, JsonObject, Percent
+from digits.core.schema import Count, JsonObject, Percent, convert
 from digits.core.splits import SPLITS, Split
 from digits.data import manifest as manifests
 from digits.data.images import images
@@ -46,7 +47,7 @@ from digits.data.sources.plan import (
 from digits.data.sources.shares import Shares
 from digits.data.targets.target import NumberStatistics, Target
 from digits.kinds import kind_named
-from digits.kinds.versions.additions import Additions, divide, find, takes_images, value_of, without_known
+from digits.kinds.versions.additions import Additions, CreateAddition, divide, unite
 
 EDITS_FILE = "edits.json"
 MAX_EDITS = 1_000_000
@@ -138,45 +139,59 @@ class CreateVersion(CreateDataset, kw_only=True):
     pct_test: Percent | None = None
 
 
+@dataclass
 class VersionImages:
-    """The images of the records in the dataset in ``folder``, and others.
+    """The images of the records in datasets, such as the parent and the additions, by the prefix of their names.
 
-    The name of a record is that of the split and a number: ``train/7``; that of another image is its path.
+    The name of a record is that of its split and a number, after the prefix: ``train/7``, ``added/train/7``. Records
+    have the ``target`` of the version.
     """
 
-    def __init__(self, folder: Path, manifest: Manifest) -> None:
-        self._folder, self._manifest = folder, manifest
+    folders: dict[str, Path]
+    manifests: dict[str, Manifest]
+    target: Target
+
+    def __post_init__(self) -> None:
         # The image and the features of a record are read in turn.
         self._last: tuple[str, Record] | None = None
 
     def read(self, name: str) -> bytes:
-        if is_added(name):
-            return images.read_source(name)
         record = self.record(name)
         return images.encode(record.as_array(), "png") if record.format == "raw" else record.data
 
     def describe(self) -> str:
-        return self._manifest.source.get("train", str(self._folder))
+        return self.manifests[""].source.get("train", str(self.folders[""]))
 
     def is_available(self) -> bool:
-        return self._folder.is_dir()
+        return all(folder.is_dir() for folder in self.folders.values())
 
     def record(self, name: str) -> Record:
         """Return a record; raises UnusableImage if it is damaged."""
         if self._last is None or self._last[0] != name:
-            split, _, number = name.partition("/")
+            place, _, number = name.rpartition("/")
             try:
-                self._last = name, self._readers[split].read(int(number))
+                self._last = name, self._converted(place, self._readers[place].read(int(number)))
             except UnreadableFile as error:
                 raise UnusableImage(str(error)) from error
         return self._last[1]
 
-    def target(self, name: str, spec: Target, geometry: Geometry, changed: Any = None) -> Any:
+    def _converted(self, place: str, record: Record) -> Record:
+        """Return a record with the target of the version."""
+        manifest = self.manifests[place.rpartition("/")[0]]
+        own, target = manifest.target, self.target.sized(manifest.width, manifest.height)
+        places = [target.names.index(name) for name in own.names]
+        if places == [*range(len(places))] and own.stored_shape == target.stored_shape:
+            return record
+        value = target.moved(record.target(own), places)
+        features = target.encode(value, manifest.width, manifest.height)
+        return msgspec.structs.replace(record, features={**record.features, **features})
+
+    def target_of(self, name: str, geometry: Geometry, changed: Any = None) -> Any:
         """Return the target of a record after its image is resized as in ``geometry``, or the ``changed`` one.
 
         Raises UnusableImage if the record is damaged.
         """
-        return target_of(self.record(name), spec, geometry) if changed is None else np.asarray(changed)
+        return target_of(self.record(name), self.target, geometry) if changed is None else np.asarray(changed)
 
     def close(self) -> None:
         """Close the files; reading opens them again."""
@@ -185,25 +200,22 @@ class VersionImages:
 
     @functools.cached_property
     def _readers(self) -> dict[str, SplitReader]:
-        splits = self._manifest.splits.items()
-        return {name: SplitReader(self._folder, split) for name, split in splits}
-
-
-def is_added(name: str) -> bool:
-    """Return whether the image ``name`` is not one of the parent."""
-    return name.startswith("/")
+        return {
+            os.path.join(prefix, name): SplitReader(self.folders[prefix], split)
+            for prefix, manifest in self.manifests.items()
+            for name, split in manifest.splits.items()
+        }
 
 
 @dataclass
 class VersionPlan(Plan):
-    """A plan whose records are those of another dataset, and added images. Other ``targets`` than new ones are None.
+    """A plan whose records are those of other datasets. Other ``targets`` than new ones are None.
 
-    ``geometry`` is how the images of the parent are resized. The names of added images are relative to ``added_root``.
+    ``geometry`` is how their images are resized.
     """
 
     _: KW_ONLY
     geometry: Geometry
-    added_root: str = "/"
 
     def read(self, split: SplitPlan, place: int) -> list[bytes]:
         if self.stacked == 1:
@@ -212,8 +224,6 @@ class VersionPlan(Plan):
         return [images.encode(part, "png") for part in np.split(pixels, self.stacked, axis=2)]
 
     def source_name(self, split: SplitPlan, place: int) -> bytes:
-        if is_added(split.files[place]):
-            return os.fsencode(os.path.relpath(split.files[place], self.added_root))
         return cast(VersionImages, split.images).record(split.files[place]).source
 
     def pad(self, picture: Picture) -> Picture:
@@ -223,8 +233,6 @@ class VersionPlan(Plan):
         return cast(VersionImages, split.images).record(split.files[place]).as_array()
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        if is_added(split.files[place]):
-            return super().features(split, place, geometry)
         record = cast(VersionImages, split.images).record(split.files[place])
         features: dict[str, Any] = dict(record.features)
         if split.targets[place] is not None:
@@ -235,8 +243,6 @@ class VersionPlan(Plan):
         return features
 
     def source(self, split: SplitPlan, place: int, picture: Picture) -> tuple[tuple[int, int], str]:
-        if is_added(split.files[place]):
-            return super().source(split, place, picture)
         record = cast(VersionImages, split.images).record(split.files[place])
         return record.source_size, record.source_mode
 
@@ -251,7 +257,7 @@ class VersionPlan(Plan):
         source = cast(VersionImages, split.images)
         for place in places:
             try:
-                value = source.target(split.files[place], self.target, self.geometry, split.targets[place])
+                value = source.target_of(split.files[place], self.geometry, split.targets[place])
             except UnusableImage:
                 continue
             total += self.target.count(value)
@@ -275,30 +281,30 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         )
         # Classes in the image can be cropped, or too small for the new size.
         is_regrouped = bool(edits.new_targets or recipe.added or changes_targets(geometry, target))
-        with closing(VersionImages(folder, manifest)) as source:
+        folders, contents = {"": folder}, {"": manifest}
+        if recipe.added:
+            folders["added"] = Path(recipe.added.records)
+            new = contents["added"] = manifests.load(folders["added"])
+            united = unite(manifest.target, new.target, takes_new=recipe.added.takes_new)
+            target = united.sized(recipe.width, recipe.height)
+        with closing(VersionImages(folders, contents, target)) as source:
             if recipe.added:
-                target, added, warnings = _added(recipe, recipe.added, manifest, source, records, progress)
-                changes += [
-                    Change(
-                        record.split, None, record.name, "added", "", target.describe(np.array(record.target))
-                    )
-                    for record in added
-                ]
-                records += added
-            values = functools.partial(_value, source, target, geometry)
+                added, warnings = _added(recipe, recipe.added, source, records)
+                changes += added
+
+            def values(record: _Planned) -> Any:
+                return source.target_of(record.name, geometry, record.target)
+
             if is_regrouped:
                 groups = _regroup(manifest, target, records, values)
             if recipe.pct_val is not None or recipe.pct_test is not None:
                 records = _divided(records, Shares(recipe.pct_val or 0, recipe.pct_test or 0), recipe.seed)
             if recipe.keep < 100:
                 records = _sampled(records, recipe.keep, recipe.seed)
-            if target.mean:
+            if manifest.target.mean:
                 target = _described(target, records, values)
     except (UnreadableFile, UnusableImage) as error:
-        raise UnusableSource(
-            f"The dataset {recipe.parent_name or folder.name} cannot be read: {error}.",
-            "It may have been deleted. Choose another dataset.",
-        ) from error
+        raise _unreadable(recipe, error) from error
     splits: dict[str, SplitPlan] = {}
     for name in SPLITS:
         members = [record for record in records if record.split == name]
@@ -330,61 +336,95 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         padding=manifest.padding,
         bits=manifest.bits,
         geometry=geometry,
-        added_root=recipe.added.folder if recipe.added else "/",
+    )
+
+
+def addition_of(recipe: CreateVersion, added: Additions) -> tuple[CreateDataset, Manifest]:
+    """Return the recipe of a dataset with the images that a version adds, like those of its parent, and the parent.
+
+    Raises UnusableSource.
+    """
+    try:
+        manifest = manifests.load(Path(recipe.parent))
+    except UnreadableFile as error:
+        raise _unreadable(recipe, error) from error
+    inherited = ("kind", "width", "height", "resize_mode", "encoding")
+    settings: dict[str, Any] = {name: getattr(manifest, name) for name in inherited}
+    settings |= {"channels": recipe.channels, "processes": recipe.processes}
+    settings["seed"] = int(recipe.original.get("seed", 0))
+    if added.source is None:
+        # The limit is that of all images of the version.
+        return CreateAddition(
+            **settings, parent=recipe.parent, added=added, max_unusable_percent=100
+        ), manifest
+    source = convert(added.source, kind_named(manifest.kind).load("recipe").Recipe)
+    own = {"pct_val": 0.0, "pct_test": 0.0, "padding": manifest.padding}
+    settings |= {name: value for name, value in own.items() if hasattr(source, name)}
+    return msgspec.structs.replace(source, **settings), manifest
+
+
+def _unreadable(recipe: CreateVersion, error: Exception) -> UnusableSource:
+    return UnusableSource(
+        f"The dataset {recipe.parent_name or Path(recipe.parent).name} cannot be read: {error}.",
+        "It may have been deleted. Choose another dataset.",
     )
 
 
 def _added(
-    recipe: CreateVersion,
-    additions: Additions,
-    manifest: Manifest,
-    source: VersionImages,
-    records: list[_Planned],
-    progress: Progress,
-) -> tuple[Target, list[_Planned], list[str]]:
-    """Return the target with new classes, the images to add to ``records``, and warnings; raises UnusableSource."""
-    if not takes_images(manifest):
-        raise UnusableSource("Images can be added only to datasets whose images have classes or labels.")
-    new = find(additions, manifest.target, progress)
-    target = new.extend(manifest.target)
-    stored = _stored(source, records)
-    seed = int(recipe.original.get("seed", 0))
-    files, known = without_known(new, target, manifest, stored, seed, progress)
-    if not files:
-        raise UnusableSource(
-            f"The dataset has {'this image' if len(known) == 1 else f'all {len(known):,} images'} already.",
-            "Choose other images.",
-        )
+    recipe: CreateVersion, additions: Additions, source: VersionImages, records: list[_Planned]
+) -> tuple[list[Change], list[str]]:
+    """Add the new records that are not among ``records`` to these; return their rows, and warnings.
+
+    Raises UnusableSource.
+    """
+    manifest = source.manifests["added"]
+    target = source.target.sized(manifest.width, manifest.height)
+    known: dict[bytes, str] = {}
     before: dict[int, Counter[str]] = {}
     for record in records:
         before.setdefault(record.group, Counter())[record.split] += 1
-    whole = sum(before.values(), Counter())
-    added = []
-    for label, paths in files.items():
-        value = value_of(label, target)
-        group = value if target.labels else 0
-        shuffled = choose(paths, recipe.seed, "add", label)
-        own = before.get(group, Counter()) if target.labels else Counter[str]()
-        splits = [additions.split] * len(paths) if additions.split else divide(shuffled, own, whole)
-        added += [_Planned(path, split, group, value) for path, split in zip(shuffled, splits, strict=True)]
-    if known:
-        names = listed(os.path.basename(path) for path in known)
-        new.warnings.append(
-            f"{count_of(len(known), 'image')} left out, which the dataset has already: {names}."
-        )
-    return target, added, new.warnings
-
-
-def _stored(source: VersionImages, records: list[_Planned]) -> Iterator[bytes]:
-    """Yield the encoded images of records, except damaged ones."""
-    for record in records:
         with suppress(UnusableImage):
-            yield source.record(record.name).data
-
-
-def _value(source: VersionImages, target: Target, geometry: Geometry, record: _Planned) -> Any:
-    """Return the target of a record of the version; raises UnusableImage."""
-    return source.target(record.name, target, geometry, record.target)
+            known.setdefault(hashlib.sha256(source.record(record.name).data).digest(), record.name)
+    whole = sum(before.values(), Counter())
+    new: dict[tuple[str, int], list[tuple[str, str, str]]] = {}
+    repeated: list[str] = []
+    differing = 0
+    for split, content in manifest.splits.items():
+        with SplitReader(source.folders["added"], content) as reader:
+            groups = reader.groups.tolist()
+        for number, group in enumerate(groups):
+            name = f"added/{split}/{number}"
+            found = source.record(name)
+            read = functools.partial(found.target, target)
+            same = known.setdefault(hashlib.sha256(found.data).digest(), name)
+            if same == name:
+                row = name, found.filename, target.describe_stored(read)
+                new.setdefault((split, group if target.labels else -1), []).append(row)
+            else:
+                repeated.append(os.path.basename(found.filename))
+                differing += not np.array_equal(read(), source.record(same).target(target))
+    noun = kind_named(manifest.kind).load("views").Views.record
+    count = count_of(len(repeated), noun)
+    if not new:
+        raise UnusableSource(
+            f"The dataset has {f'this {noun}' if len(repeated) == 1 else f'all {count}'} already.",
+            f"Choose other {noun}s.",
+        )
+    changes = []
+    for (split, group), rows in new.items():
+        rows = choose(rows, recipe.seed, "add", target.labels[group] if target.labels else "")
+        own = before.get(group, Counter()) if target.labels else Counter[str]()
+        chosen = additions.split or (split if len(manifest.splits) > 1 else None)
+        splits = [chosen] * len(rows) if chosen else divide(rows, own, whole)
+        for (name, path, words), place in zip(rows, splits, strict=True):
+            changes.append(Change(place, None, path, "added", "", words))
+            records.append(_Planned(name, place, group))
+    warnings = []
+    if repeated:
+        warnings.append(f"{count} left out, which the dataset has already: {listed(sorted(repeated))}.")
+    if differing:
+        warnings.append(f"{differing:,} of them had another target than the dataset, whose target remains.")
+    return changes, warnings
 
 
 def _described(target: Target, records: list[_Planned], value: Callable[[_Planned], Any]) -> Target:
@@ -546,9 +586,9 @@ def _regroup(
     values: dict[str, list[Any]] = {}
     for record in records:
         members.setdefault(record.split, []).append(record)
-        values.setdefault(record.split, []).append(manifest.target.grouping(value(record)))
+        values.setdefault(record.split, []).append(target.grouping(value(record)))
     arrays = {split: np.array(numbers, np.float32) for split, numbers in values.items()}
-    groups, places = group_records(manifest.target.names, arrays)
+    groups, places = group_records(target.names, arrays)
     for split, numbers in members.items():
         for record, place in zip(numbers, places[split], strict=True):
             record.group = place

@@ -145,7 +145,7 @@ class Submission:
     @property
     def advice(self) -> list[Advice]:
         known = {*SIZE, COLORS, *self.form.SHARES}
-        found = self.found.advice if self.found else []
+        found = self.found.advice if self.found and not self.form.meta.adds_to else []
         return [piece for piece in found if all(name in known and name in self.form for name in piece.fields)]
 
     @property

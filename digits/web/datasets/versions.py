@@ -8,7 +8,9 @@ from contextlib import suppress
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from flask import Blueprint, request, url_for
+from flask import Blueprint, Response, redirect, request, url_for
+from msgspec.structs import replace
+from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import Form, IntegerField, SelectField, StringField
 from wtforms.validators import NumberRange, Optional, ValidationError
@@ -30,6 +32,7 @@ from digits.kinds.forms.fields import (
     AllowedPath,
     Between,
     DecimalField,
+    FlagField,
     JobForm,
     OptionalInteger,
     as_field_error,
@@ -53,6 +56,16 @@ from digits.kinds.versions.versions import (
 )
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
+from digits.web.datasets.forms import (
+    ADDS_TO,
+    Fields,
+    InvalidForm,
+    draft_of,
+    fields_of,
+    form_page,
+    source_fields,
+    source_form,
+)
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.records.pending import pending
@@ -152,6 +165,7 @@ class VersionForm(JobForm):
     edits = EditsField("Changes", default="")
     added_folder = AddedField("Images to add", validators=[AllowedPath("folder", may_be_empty=True)])
     added_class = SelectField("Class", default="")
+    new_classes = FlagField("Add classes that the dataset does not have", default=False)
     added_split = SelectField(
         "Split", choices=choices(("", "As in the dataset"), *SPLIT_TITLES.items()), default=""
     )
@@ -173,8 +187,12 @@ class VersionForm(JobForm):
         return False
 
     def additions(self) -> Additions | None:
-        """Return the images to add."""
-        if "added_folder" not in self or not self.added_folder.data:
+        """Return the images to add, those of a source without its recipe."""
+        if "added_folder" not in self:
+            if not self.meta.source:
+                return None
+            return Additions(new_classes=self.new_classes.data, split=self.added_split.data or None)
+        if not self.added_folder.data:
             return None
         return Additions(
             folder=self.added_folder.data,
@@ -228,7 +246,7 @@ class VersionForm(JobForm):
 
     def _found(self) -> NewImages | None:
         """Return the images to add, if the fields are valid."""
-        if not self.additions():
+        if "added_folder" not in self or not self.additions():
             return None
         field = self.added_folder
         if not (field.found or field.errors):
@@ -274,29 +292,46 @@ class VersionForm(JobForm):
 
 @blueprint.get("/datasets/<job_id>/versions/new")
 @blueprint.get("/datasets/<job_id>/add", endpoint="add")
-def new(job_id: str) -> str:
+def new(job_id: str) -> str | Response | AnyResponse:
     """Show the form of a version, for the class of the argument ``class`` if images are to be added."""
     parent, manifest = _parent(job_id)
+    adds = request.endpoint == "versions.add"
+    if adds and not parent.takes_images:
+        kind = views_of(parent.data_kind)
+        raise BadRequest(
+            f"A version cannot add {kind.records} to a dataset for {parent.data_kind.title.lower()}.",
+            f"Add them to the source of “{parent.name}”, then clone it to create it again.",
+        )
     values: dict[str, Any] = {
         "seed": secrets.randbelow(2**31),
         "dataset_name": _next_name(parent),
         "added_class": request.args.get("class", ""),
     }
+    source: Fields | None = MultiDict({ADDS_TO: job_id, "beside": "y"}) if adds else None
     if clone := request.args.get("clone"):
-        values |= _settings_of(services().store.get(clone, DatasetJob))
+        cloned = services().store.get(clone, DatasetJob)
+        values |= _settings_of(cloned)
+        if (added := cast(CreateVersion, cloned.recipe).added) and added.source:
+            if not adds:
+                fields: dict[str, Any] = {**request.args}
+                return redirect(url_for("versions.add", job_id=job_id, **fields))
+            source = MultiDict({**fields_of(parent, manifest, added.source), **request.args})
+            values["new_classes"] |= "new_classes" in request.args
     elif findings := request.args.getlist("clean"):
         in_thread(_cleaning, parent, manifest, findings)  # raises the reason why it is impossible
         values["edits"] = f"{CLEANING}:{','.join(findings)}"
     elif (changes := pending(parent)).changes:
         values["edits"] = f"{PENDING}:{changes.token}"
-    return _page(parent, _form(parent, manifest, None, **values))
+    if source is not None:
+        source.setdefault("dataset_name", values["dataset_name"])
+    return _page(parent, _form(parent, manifest, None, source, **values))
 
 
 @blueprint.post("/datasets/<job_id>/versions/form")
 def change(job_id: str) -> str:
     """Render the form after a change: what the version will be."""
     parent, manifest = _parent(job_id)
-    form = _form(parent, manifest, request.form)
+    form = _form(parent, manifest, request.form, request.form)
     if (form.edits.data or "").startswith(f"{PENDING}:"):
         form.edits.data = f"{PENDING}:{pending(parent).token}"
     return _page(parent, form)
@@ -306,17 +341,27 @@ def change(job_id: str) -> str:
 def create(job_id: str) -> AnyResponse:
     """Create a version of a dataset."""
     parent, manifest = _parent(job_id)
-    form = _form(parent, manifest, request.form, seed=secrets.randbelow(2**31))
-    if not form.validate():
-        return respond_invalid(errors_of(form), lambda: _page(parent, form, is_refused=True))
-    recipe = form.recipe(parent, manifest)
-    with services().store.creation() as new_folder:
-        folder = new_folder()
-        if recipe.changes:
-            in_thread(save_edits, folder / EDITS_FILE, form.edits.edits)
-            recipe.edits = str(folder / EDITS_FILE)
-        compute = services().runner.executors.available(parent.compute)
-        job = submit_dataset(folder, recipe, form, compute)
+    form = _form(parent, manifest, request.form, request.form, seed=secrets.randbelow(2**31))
+    try:
+        if not form.validate():
+            raise InvalidForm
+        recipe = form.recipe(parent, manifest)
+        with services().store.creation() as new_folder:
+            folder = new_folder()
+            if recipe.changes:
+                in_thread(save_edits, folder / EDITS_FILE, form.edits.edits)
+                recipe.edits = str(folder / EDITS_FILE)
+            if recipe.added and (source := form.meta.source):
+                draft = draft_of(parent.data_kind, source, form.meta.source_fields, folder)
+                recipe.added = replace(recipe.added, source=JsonObject(draft.recipe))
+                recipe.notes = draft.recipe["notes"]
+            compute = services().runner.executors.available(parent.compute)
+            job = submit_dataset(folder, recipe, form, compute)
+    except InvalidForm:
+        errors = errors_of(form) | errors_of(form.meta.source or form)
+        if ADDS_TO in request.form and "edits" in errors:  # its page has no field for them
+            errors["dataset_name"] = errors.pop("edits")
+        return respond_invalid(errors, lambda: _page(parent, form, is_refused=True))
     with suppress(UnreadableFile, OSError):  # the version exists in any case
         in_thread(remove_created, parent.folder, form.edits.edits)
     return respond(serializers.brief(job), created=url_for("dataset_page.show", job_id=job.id))
@@ -329,18 +374,32 @@ def _parent(job_id: str) -> tuple[DatasetJob, Manifest]:
     return job, job.manifest() or manifests.load(job.folder)  # raises the reason
 
 
-def _form(parent: DatasetJob, manifest: Manifest, given: Any, **values: Any) -> VersionForm:
-    """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent."""
+def _form(
+    parent: DatasetJob, manifest: Manifest, given: Any, source: Fields | None = None, **values: Any
+) -> VersionForm:
+    """Return the form; what is not ``given`` has these ``values``, or is taken over from the parent.
+
+    The fields of the ``source`` are those of the form of the kind, if it can add one.
+    """
     inherited = dict(_image_settings(manifest).values())
-    meta = {"parent": parent, "manifest": manifest, "data_roots": services().roots}
+    meta = {"parent": parent, "manifest": manifest, "data_roots": services().roots, "source": None}
+    if (adds_sources := views_of(parent.data_kind).adds_sources) and source is not None:
+        fields = source_fields(parent, manifest, source)
+        added = source_form(parent, manifest, fields)
+        if ADDS_TO in source or added.text_of(added.source.path):
+            meta |= {"source": added, "source_fields": fields}
     form = VersionForm(given, data={**inherited, **values}, meta=meta)
     has_images = views_of(kind_named(manifest.kind)).shows_images and manifest.dtype == "uint8"
     names = manifest.target.names
     form.added_class.choices = choices(("", "By folder"), *zip(names, names, strict=True))
     unused = [] if has_images else [*inherited]
-    unused += [] if parent.takes_images else ["added_folder", "added_class", "added_split"]
+    unused += ["added_folder", "added_class"] if adds_sources or not parent.takes_images else []
+    unused += [] if adds_sources else ["new_classes"]
+    unused += [] if parent.takes_images else ["added_split"]
     for name in unused:
         del form[name]
+    if added := form.meta.source:
+        added._fields["new_classes"] = form.new_classes
     return form
 
 
@@ -375,12 +434,13 @@ def _settings_of(job: DatasetJob) -> dict[str, Any]:
     }
 
 
-def _additions_of(recipe: CreateVersion) -> dict[str, str]:
+def _additions_of(recipe: CreateVersion) -> dict[str, Any]:
     """Return the fields of the images that a version added."""
     added = recipe.added
     if added is None:
         return {}
-    return {"added_folder": added.folder, "added_class": added.label, "added_split": added.split or ""}
+    folder = {"added_folder": added.folder, "added_class": added.label} if added.source is None else {}
+    return {**folder, "new_classes": added.new_classes, "added_split": added.split or ""}
 
 
 def _edits_of(job: DatasetJob) -> Edits:
@@ -439,6 +499,16 @@ def _in_words(counts: dict[str, int]) -> str:
 
 
 def _page(parent: DatasetJob, form: VersionForm, *, is_refused: bool = False) -> str:
+    if source := form.meta.source:
+        return form_page(
+            parent.data_kind,
+            source,
+            adds_to=serializers.row(parent),
+            records=views_of(parent.data_kind).records,
+            manifest=form.meta.manifest,
+            version_form=form,
+            outlook=form.outlook(),
+        )
     return render_in_turns(
         "version_new.html",
         adds=request.endpoint == "versions.add" or bool(form.additions()),

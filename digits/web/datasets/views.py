@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
-import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from flask import Blueprint, Response, jsonify, redirect, request, stream_with_context, url_for
-from msgspec import structs
 from werkzeug.datastructures import CombinedMultiDict, MultiDict
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.job import DeviceRequest
 from digits.core.resources import resource_folder
-from digits.core.task import Failure
+from digits.data import manifest as manifests
 from digits.data.images import images
 from digits.data.sources.causes import LIMIT_FIELD
 from digits.data.sources.plan import count_of
-from digits.kinds import Kind, all_kinds, kind_named
+from digits.kinds import Kind
 from digits.kinds.decoding import ResizedImage
 from digits.kinds.forms import scanning
 from digits.kinds.forms.dataset import ImageDatasetForm
@@ -31,11 +28,19 @@ from digits.kinds.forms.fields import errors_of
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.views import views_of
-from digits.runtime.offload import in_thread
 from digits.web.datasets import serializers as dataset_serializers
+from digits.web.datasets.forms import (
+    ADDS_TO,
+    InvalidForm,
+    draft_of,
+    form_page,
+    scan_request,
+    source_fields,
+    source_form,
+)
 from digits.web.datasets.remote import add_remote_sources, summarize
 from digits.web.datasets.serializers import dataset_json
-from digits.web.datasets.submission import EVERYTHING, Submission, drawn
+from digits.web.datasets.submission import Submission, drawn
 from digits.web.datasets.submit import submit_dataset
 from digits.web.jobs import serializers
 from digits.web.jobs.access import requested_job
@@ -56,16 +61,8 @@ blueprint = Blueprint("datasets", __name__)
 
 EXAMPLE_IMAGE = "img/example.png"
 MAX_EXAMPLE_PIXELS = 20_000_000
-# The kinds with a card in the form of datasets, in order: the title of each, and the question that its models answer.
-COMMON_KINDS = {
-    "image-classification": ("Classification", "What is in the image?"),
-    "image-object-detection": ("Detection", "Where are the objects?"),
-    "image-segmentation": ("Segmentation", "Which pixels are what?"),
-    "image-regression": ("Regression", "How much of it?"),
-}
 # Limits disk load: further scans wait.
 _scanning = threading.BoundedSemaphore(4)
-_checking = threading.BoundedSemaphore(4)
 _listing = threading.BoundedSemaphore(4)
 
 
@@ -81,13 +78,13 @@ def new(kind: Kind) -> str:
         _upload_into(form, upload_id)
     if LIMIT_FIELD in request.args:  # the limit with which a failed dataset can be created
         failure = None  # that will not happen again
-    return _form_page(kind, form, failure)
+    return form_page(kind, form, failure)
 
 
 @blueprint.post("/datasets/<kind:kind>/form")
 def change(kind: Kind) -> str:
     """Render the form after a change: open fields follow what was found in the source."""
-    return _form_page(kind, _form(kind))
+    return form_page(kind, _form(kind))
 
 
 @twin(blueprint, "/datasets/<kind:kind>", CreatedDataset)
@@ -108,42 +105,17 @@ def create(kind: Kind, *, keeps_size: bool = False) -> AnyResponse:
     try:
         with services().store.creation() as new_folder:
             folder = new_folder()
-            draft = _draft(kind, form, sent, folder, keeps_size)
+            draft = draft_of(kind, form, sent, folder, keeps_size)
             recipe = build_recipe(draft.recipe)
             add_remote_sources(recipe, form, folder.name)
             services().clusters.check_target(form, DeviceRequest(compute=form.compute()))
             if form.errors:
-                raise _InvalidForm
+                raise InvalidForm
             job = submit_dataset(folder, recipe, form, form.compute())
-    except _InvalidForm:
-        return respond_invalid(errors_of(form), lambda: _form_page(kind, form))
+    except InvalidForm:
+        return respond_invalid(errors_of(form), lambda: form_page(kind, form))
     created = CreatedDataset(job.id, job.name, job.status.title, draft.warnings)
     return respond(created, created=url_for("dataset_page.show", job_id=job.id))
-
-
-class _InvalidForm(Exception):
-    """Fields of a form have errors."""
-
-
-def _draft(
-    kind: Kind, form: ImageDatasetForm[Any], sent: MultiDict[str, str], folder: Path, keeps_size: bool
-) -> scanning.Draft:
-    """Return the draft of the job in ``folder``, in a process of its own if files are opened; raises _InvalidForm."""
-    new = scanning.NewJob(folder=str(folder), keeps_size=keeps_size)
-    if form.opens_files or form.recommended.data:
-        with contextlib.ExitStack() as kept, _checking:
-            if clone := request.form.get("clone"):
-                new.cloned = str(find_dataset(clone).folder)
-            draft = scanning.check(structs.replace(_scan_request(kind, form, sent, kept), new=new))
-    else:
-        draft = scanning.draft_of(form, new)
-    errors = {form.source_field(): [draft.problem]} if draft.problem else draft.errors
-    for name, messages in errors.items():
-        form[name].errors = messages
-    if errors:
-        raise _InvalidForm
-    form.addresses = draft.addresses
-    return draft
 
 
 @blueprint.get("/datasets/<kind:kind>")
@@ -178,8 +150,14 @@ def scan(kind: Kind) -> Response:
     Closing the connection ends the scan. For the page of the form, which sends the field ``own``, the lines contain
     what is drawn as ``html``.
     """
-    form = _form(kind)
-    sent = Submission(form, request.form).without_open() if "own" in request.form else request.form
+    if adds_to := request.form.get(ADDS_TO):
+        parent = find_dataset(adds_to)
+        manifest = parent.manifest() or manifests.load(parent.folder)  # raises the reason
+        sent = source_fields(parent, manifest, request.form)
+        form = source_form(parent, manifest, sent)
+    else:
+        form = _form(kind)
+        sent = Submission(form, request.form).without_open() if "own" in request.form else request.form
     if not form.SOURCES:
         raise NotFound(f"Source summaries are not available for {kind.title.lower()}.")
     # Both only wait for a process, so they do not need a thread.
@@ -188,7 +166,7 @@ def scan(kind: Kind) -> Response:
         lines = (json.dumps(asdict(summary)).encode() + b"\n" for summary in summaries)
         return Response(_limited(_listing, _for_page(lines)), mimetype="application/x-ndjson")
     with contextlib.ExitStack() as kept:
-        scanned = scanning.scan(_scan_request(kind, form, sent, kept))
+        scanned = scanning.scan(scan_request(kind, form, sent, kept))
         response = Response(_limited(_scanning, _for_page(scanned)), mimetype="application/x-ndjson")
         response.call_on_close(kept.pop_all().close)
     return response
@@ -197,31 +175,6 @@ def scan(kind: Kind) -> Response:
 def _for_page(lines: Iterator[bytes]) -> Iterator[bytes]:
     """Let Flask render what summaries draw if the page of the form asks for them."""
     return stream_with_context(drawn(lines)) if "own" in request.form else lines
-
-
-def _scan_request(
-    kind: Kind, form: ImageDatasetForm[Any], sent: MultiDict[str, str], kept: contextlib.ExitStack
-) -> scanning.Request:
-    """Return this request for another process; its uploads are files until ``kept`` is closed."""
-    if request.is_json:  # as in a form of Flask-WTF, the fields can also be a JSON object
-        sent = MultiDict(request.get_json())
-    uploads = {}
-    for name, upload in request.files.items():
-        if upload.filename:
-            path = Path(kept.enter_context(tempfile.TemporaryDirectory()), "upload")
-            in_thread(upload.save, path)
-            uploads[name] = scanning.Upload(name=upload.filename, path=str(path))
-    uploads_of = form["uploads_of"].data if "uploads_of" in form else ""
-    job = services().store.find(uploads_of or "")
-    return scanning.Request(
-        kind=kind.name,
-        fields=list(sent.items(multi=True)),
-        roots=[str(path) for path in services().roots.paths],
-        remote=list(services().remote.allowed),
-        uploads=uploads,
-        uploads_folder=str(job.folder) if isinstance(job, DatasetJob) else "",
-        device="gpu" if any(device.is_gpu for device in services().devices.list()) else "cpu",
-    )
 
 
 def _limited(running: threading.BoundedSemaphore, lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -298,25 +251,3 @@ def _upload_into(form: ImageDatasetForm[Any], upload_id: str) -> None:
         "data-uploaded": words,
         "data-upload-name": state.name,
     }
-
-
-def _form_page(kind: Kind, form: ImageDatasetForm[Any], failure: Failure | None = None) -> str:
-    submission = Submission(form, request.form)
-    if "clone" in request.args or (request.method == "POST" and "own" not in request.form):
-        submission.own = [EVERYTHING]
-    submission.follow()
-    common = [(kind_named(name), title, question) for name, (title, question) in COMMON_KINDS.items()]
-    return render_in_turns(
-        "dataset_new.html",
-        kind=kind,
-        common=common,
-        others=[item for item in all_kinds().values() if item.name not in COMMON_KINDS],
-        invitation=views_of(kind).invitation,
-        guide=views_of(kind).guide,
-        form=form,
-        failure=failure,
-        carried={name: request.args[name] for name in ("upload",) if name in request.args},
-        submission=submission,
-        data_roots=[str(root) for root in services().settings.readable_roots],
-        partitions=services().clusters.partitions(),
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from typing import Any
 
 from flask import (
     Blueprint,
@@ -184,10 +185,11 @@ def clone(job_id: str) -> AnyResponse:
     job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
+    fields: dict[str, Any] = {"clone": job.id, **request.args}
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
-        return redirect(url_for("versions.new", job_id=job.recipe.parent_id, clone=job.id))
+        return redirect(url_for("versions.new", job_id=job.recipe.parent_id, **fields))
     page = "model_form.new" if job.type == "model" else "datasets.new"
-    return redirect(url_for(page, kind=serializers.kind_of(job), clone=job.id))
+    return redirect(url_for(page, kind=serializers.kind_of(job), **fields))
 
 
 @blueprint.get("/files/<path:path>")

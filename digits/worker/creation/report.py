@@ -15,7 +15,7 @@ from digits.data.sources.plan import Plan, Progress, Remark, Unusable
 
 MAX_SKIPPED_EVENTS = 1000
 PROGRESS_SECONDS = 0.25
-SHARE_OF_DOWNLOAD = 0.5
+SHARE_OF_DOWNLOAD = SHARE_OF_ADDITIONS = 0.5
 
 
 class Report(Progress):
@@ -29,7 +29,8 @@ class Report(Progress):
         self._skipped = 0
         self._listed: set[Unusable] = set()
         self.images = 0
-        self.share = 0.0  # the progress before writing starts
+        # The progress before writing starts, and when it ends.
+        self.share, self.end = 0.0, 1.0
         # Replaces paths in texts for the user.
         self.show: Callable[[str], str] = str
 
@@ -50,7 +51,7 @@ class Report(Progress):
 
     def start_writing(self, count: int) -> None:
         """Begin to count ``count`` images; the task may have to write them again."""
-        self.images, self._done, self._skipped = count, 0, 0
+        self.images, self.done, self._skipped = count, 0, 0
         self._started_at = time.monotonic()
 
     def skipped(self, unusable: list[Unusable]) -> None:
@@ -67,11 +68,11 @@ class Report(Progress):
             fraction = self.done / self.images
             rate = self.done / max(time.monotonic() - self._started_at, 1e-3)
             what = f"Writing images: {self.done:,} of {self.images:,} ({rate:,.0f} img/s)"
-            fraction = self.share + (1 - self.share) * fraction
+            fraction = self.share + (self.end - self.share) * fraction
             self._events.append(Progressed(fraction, self._seconds_left(), what))
 
     def finished(self) -> None:
-        self._events.append(Progressed(1.0, 0.0, "Done"))
+        self._events.append(Progressed(self.end, 0.0, "Done"))
 
     def _seconds_left(self) -> float | None:
         if not self.done:

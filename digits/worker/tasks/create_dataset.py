@@ -19,6 +19,7 @@ from typing import Any
 import humanize
 import msgspec
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from digits.core.csv_cells import harmless
@@ -31,6 +32,7 @@ from digits.core.splits import SPLITS
 from digits.data import parallel
 from digits.data.images import images
 from digits.data.manifest import (
+    ADDED_FOLDER,
     CONVERTED_FOLDER,
     FEATURES_FILE,
     LABELS_FILE,
@@ -44,11 +46,13 @@ from digits.data.manifest import (
 )
 from digits.data.records.feature_spec import FeatureShapes
 from digits.data.remote.copies import Copies
-from digits.data.samples import samples
 from digits.data.sources.causes import LIMIT_FIELD, Causes, advise_limit, enough_percent
-from digits.data.sources.plan import Plan, SkippedParts, Unusable, UnusableSource, WiderValues, count_of, show
+from digits.data.sources.plan import Plan, SkippedParts, Unusable, WiderValues, count_of, show
 from digits.kinds.recipes import build_recipe, convert_source, has_databases, read_source
-from digits.worker.creation.report import Report
+from digits.kinds.versions import versions
+from digits.kinds.versions.additions import unite
+from digits.kinds.versions.versions import CreateVersion
+from digits.worker.creation.report import SHARE_OF_ADDITIONS, Report
 from digits.worker.creation.shards import (
     Advanced,
     Piece,
@@ -72,16 +76,22 @@ def run(recipe: CreateDataset, task_folder: Path, events: EventLog) -> dict[str,
     Raises UserFault if that is not possible. If it ends early for any reason, no part of a dataset is left behind,
     only the list of skipped images.
     """
-    return Creation(recipe, task_folder.parent, events).run()
+    return Creation(recipe, task_folder.parent, Report(events)).run()
 
 
 class Creation:
-    """A dataset being created: owns its files until the manifest is written."""
+    """A dataset being created: owns its files until the manifest is written.
 
-    def __init__(self, recipe: CreateDataset, job_folder: Path, events: EventLog) -> None:
+    It ``is_part`` of another one if this reads its records.
+    """
+
+    def __init__(
+        self, recipe: CreateDataset, job_folder: Path, report: Report, *, is_part: bool = False
+    ) -> None:
         self._recipe = recipe
         self._job_folder = job_folder
-        self._report = Report(events)
+        self._report = report
+        self._is_part = is_part
         self._copies: Copies | None = None
         self._skipped: list[Unusable] = []
         # The number of images of the source, including those that are skipped, and of those that the plan skips.
@@ -93,15 +103,17 @@ class Creation:
         try:
             self._fetch()
             self._convert()
+            self._add()
             result = self._make(self._plan(), written)
-            remove_tree(self._job_folder / CONVERTED_FOLDER, ignore_errors=True)
+            for name in (CONVERTED_FOLDER, ADDED_FOLDER):
+                remove_tree(self._job_folder / name, ignore_errors=True)
             if self._copies is not None:
                 self._copies.remove()
             return result
         except BaseException as error:
             remove_products(self._job_folder)
             show = self._report.show
-            if isinstance(error, UserFault):
+            if isinstance(error, UserFault | DigitsError):
                 raise UserFault(show(error.message), show(error.hint), remedy=error.remedy) from error
             if isinstance(error, parallel.ProcessDied):
                 raise _process_fault(error) from error
@@ -114,12 +126,9 @@ class Creation:
         recipe = self._recipe
         if recipe.remote is None:
             return
-        try:
-            self._copies = Copies(recipe.remote, self._job_folder)
-            self._report.show = self._copies.show
-            failed = self._copies.fetch(self._report, recipe.max_unusable_percent)
-        except DigitsError as error:
-            raise UserFault(error.message, error.hint) from error
+        self._copies = Copies(recipe.remote, self._job_folder)
+        self._report.show = self._copies.show
+        failed = self._copies.fetch(self._report, recipe.max_unusable_percent)
         self._skipped += [Unusable(address, reason) for address, reason in failed]
         body = msgspec.to_builtins(recipe) | {"remote": None}
         self._recipe = build_recipe(replace_texts(body, self._copies.paths))
@@ -128,22 +137,38 @@ class Creation:
         """Convert the recipe's databases, and read the result instead."""
         if not has_databases(self._recipe):
             return
-        try:
-            folder = self._job_folder / CONVERTED_FOLDER
-            self._recipe, converted = convert_source(self._recipe, folder, self._report)
-        except UnusableSource as error:
-            raise UserFault(error.message, error.hint) from error
+        folder = self._job_folder / CONVERTED_FOLDER
+        self._recipe, converted = convert_source(self._recipe, folder, self._report)
         show_copies = self._report.show
         self._report.show = lambda text: show_copies(converted.show(text))
         self._skipped += converted.unusable
         for warning in converted.warnings:
             self._report.warn(warning)
 
-    def _plan(self) -> Plan:
+    def _add(self) -> None:
+        """Make the records of the images that the version adds, and read these instead."""
+        recipe = self._recipe
+        if not isinstance(recipe, CreateVersion) or recipe.added is None:
+            return
+        folder = self._job_folder / ADDED_FOLDER
+        folder.mkdir()
+        self._report.end = SHARE_OF_ADDITIONS
+        source, parent = versions.addition_of(recipe, recipe.added)
+        new = Creation(source, folder, self._report, is_part=True)
         try:
-            plan = read_source(self._recipe, self._report)
-        except (UnusableSource, samples.DownloadFailed) as error:
-            raise UserFault(error.message, error.hint, remedy=error.remedy) from error
+            new._convert()
+            plan = new._plan()
+            unite(parent.target, plan.target, takes_new=recipe.added.takes_new)  # raises it before the work
+            plan.bits = parent.bits
+            new._make(plan, {})
+        finally:
+            self._skipped += new._skipped
+            self._save_skipped()
+        self._report.share, self._report.end = SHARE_OF_ADDITIONS, 1.0
+        self._recipe = structs.replace(recipe, added=structs.replace(recipe.added, records=str(folder)))
+
+    def _plan(self) -> Plan:
+        plan = read_source(self._recipe, self._report)
         lost = plan.lost(self._recipe)
         for warning in [*plan.warnings, *([lost.words] if lost else [])]:
             if not isinstance(warning, SkippedParts):  # which are reported one by one
@@ -160,8 +185,9 @@ class Creation:
         skipped = self._skipped
         self._save_skipped()
         _need_enough(plan, written, skipped)
-        self._warn_of_losses(plan, written)
-        self._warn_of_fractions(written)
+        if not self._is_part:
+            self._warn_of_losses(plan, written)
+            self._warn_of_fractions(written)
         mean = total / written["train"].count
         _save_mean(mean, plan.dtype, self._job_folder)
         if plan.target.labels:
