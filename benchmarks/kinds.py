@@ -34,7 +34,7 @@ import numpy as np
 from product import Product, product
 
 from digits.core import events
-from digits.core.events import Event, Measured, Progressed, UsageSampled
+from digits.core.events import Event, Finished, Measured, Progressed, UsageSampled
 
 CORES = 2
 # The shares of the steps after which the time left is compared with the true one.
@@ -93,6 +93,8 @@ def _times(log: Sequence[Event], began: float, expected: float | None) -> Iterat
         ratios = f"ratio {expected / (end - began):.2f}, {expected / total * CORES:.2f} by CPU time"
         yield f"before: {expected:.0f} s said, {ratios}"
     said = [event for event in log if isinstance(event, Progressed) and event.seconds_left]
+    if isinstance(log[-1], Finished) and "ended_early" in log[-1].result:
+        yield f"ended early, after {said[-1].fraction:.0%} of the steps: all times that were said are longer"
     for point in POINTS:
         event = next((event for event in said if event.fraction >= point), None)
         if event and event.seconds_left:

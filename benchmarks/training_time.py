@@ -211,7 +211,7 @@ def _check(folder: Path, kind: str, name: str, side: int, images: int) -> None:
     recipe, best = _recipe(folder, dataset, name, None)
     recipe.early_stopping = None  # random images do not improve
     spent = _run(folder / "model", recipe, name) / available_cores()
-    expected = best.expectation.seconds
+    expected = best.seconds
     print(
         f"{kind}, {name}, {images} images of {side}×{side}: expected {expected:.0f} s, took {spent:.0f} s of CPU time "
         f"per core, ratio {expected / spent:.2f}"
