@@ -189,7 +189,7 @@ class Job(Struct, kw_only=True, eq=False, dict=True, weakref=True):
         self.history.append((status, now))
         return True
 
-    def save(self, **changes: str) -> None:
+    def save(self, **changes: Any) -> None:
         """Write ``job.json``, with ``changes`` replacing the job's own values; raises OSError."""
         write_json(self.folder / FILE_NAME, {**self.as_json(), **changes})
 
@@ -255,7 +255,7 @@ class DamagedJob(Job, kw_only=True, eq=False):
             "Repair the file and restart the server, or delete the job. The server does not modify the folder.",
         )
 
-    def save(self, **changes: str) -> NoReturn:
+    def save(self, **changes: Any) -> NoReturn:
         raise self.error()
 
     def error(self) -> Damaged:

@@ -92,6 +92,14 @@ class Recipe(Struct, kw_only=True, tag_field="task"):
 R = TypeVar("R", bound=Recipe)
 
 
+class Frozen(Struct, kw_only=True, frozen=True):
+    """The labels that a dataset was made from: the ``id`` and the ``name`` of the job, and the end of the log."""
+
+    id: str
+    name: str
+    cursor: Count
+
+
 class CreateDataset(Recipe, tag="create-dataset"):
     """Convert images to TFRecord shards. Each kind of dataset has a subclass that describes its source.
 
@@ -99,7 +107,8 @@ class CreateDataset(Recipe, tag="create-dataset"):
     ``seed`` determines the split and the order of the records. The task fails if more than
     ``max_unusable_percent`` of the images cannot be used. Without ``processes``, there is one per core. ``remote``
     lists the paths of the recipe that are addresses, which are downloaded first. ``notes`` are sentences about how the
-    form understood the source, which begin the warnings of the dataset.
+    form understood the source, which begin the warnings of the dataset. Labels that were ``frozen`` are in files in the
+    folder of the job, and mean exactly what they say.
     """
 
     kind: str
@@ -113,6 +122,7 @@ class CreateDataset(Recipe, tag="create-dataset"):
     processes: Positive | None = None
     remote: RemoteSources | None = None
     notes: list[str] = []
+    frozen: Frozen | None = None
 
 
 class Solver(Struct, kw_only=True, frozen=True):
@@ -176,6 +186,13 @@ class FineTune(Struct, kw_only=True, frozen=True):
     head_epochs: Annotated[float, Meta(ge=0, le=MAX_EPOCHS)] = 2.0
     head_rate: NonNegative = 0.003
     trunk_factor: Fraction = 0.1
+
+
+class ListImages(Recipe, tag="list-images"):
+    """List the images below the folder ``root`` in the job folder ``target``, after those listed before."""
+
+    root: str
+    target: str
 
 
 class CheckDataset(Recipe, tag="check-dataset"):

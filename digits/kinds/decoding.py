@@ -29,9 +29,11 @@ from digits.data import manifest as manifests
 from digits.data.arrays import load_array
 from digits.data.images import images
 from digits.data.images.images import UnusableImage
+from digits.data.images.masks import pixels_of
 from digits.data.records.index import DamagedRecords
 from digits.data.records.records import Features, Record, SplitReader
 from digits.data.targets.forms import form_of
+from digits.data.targets.mask import IGNORED
 from digits.data.targets.picture import PictureTarget
 from digits.data.targets.target import Target
 from digits.kinds.views import InputRequest
@@ -112,6 +114,34 @@ class ResizedImage(Struct, tag=True, frozen=True):
         resized = images.resize_image(picture.image, self.width, self.height, self.mode)
         encoding = "png" if self.encoding == "none" else self.encoding
         return Decoded(images.encode_image(resized, encoding), *picture.size)
+
+
+class Thumbnail(Struct, tag=True, frozen=True):
+    """The image file ``path`` as a JPEG file whose sides are at most ``side`` pixels."""
+
+    path: str
+    side: int
+
+    def run(self) -> Decoded:
+        picture = images.open_picture(Path(self.path), 3, enough=(self.side, self.side), bits=None)
+        return Decoded(images.thumbnail(picture.image, self.side), *picture.size)
+
+
+class DrawnMask(Struct, tag=True, frozen=True):
+    """The PNG file ``data`` of a mask as one of 8 bits: ids of classes, or `IGNORED`.
+
+    The texts of the result are the ids that it contains, without the latter.
+    """
+
+    data: bytes
+
+    def run(self) -> Decoded:
+        pixels = pixels_of(images.open_unconverted(self.data))
+        if pixels.ndim != 2:
+            raise UnusableImage("its pixels are colors instead of ids of classes")
+        height, width = pixels.shape
+        ids = [number for number in np.unique(pixels).tolist() if number != IGNORED]
+        return Decoded(images.encode(pixels[..., None], "png"), width, height, texts=[*map(str, ids)])
 
 
 class StoredImage(Struct, frozen=True):
@@ -244,6 +274,8 @@ Request = (
     SmallImage
     | SmallArray
     | ResizedImage
+    | Thumbnail
+    | DrawnMask
     | RecordThumbnail
     | RecordTarget
     | RecordLabels

@@ -17,6 +17,7 @@ from digits.core.status import Status
 from digits.core.task import Failure, Task
 from digits.data import manifest as manifests
 from digits.kinds import Kind, default_kind, kind_named
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.recipes import build_recipe
 from digits.kinds.versions.additions import takes_images
 from digits.kinds.versions.versions import CreateVersion
@@ -130,7 +131,7 @@ def _load_imported(folder: Path) -> manifests.Manifest:
     return manifests.load(folder)  # never changes
 
 
-JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (DatasetJob, ModelJob)}
+JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (DatasetJob, ModelJob, LabelsJob)}
 
 
 def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from digits.core import files
 from digits.core import job as jobs
@@ -173,7 +173,7 @@ class Store:
             elif isinstance(error, OSError) and error.errno in _EVERY_WRITE:
                 self._problem = _not_saved(error, len(self._unsaved))
 
-    def edit(self, job: Job, **changes: str) -> None:
+    def edit(self, job: Job, **changes: Any) -> None:
         """Change attributes of ``job`` on disk, then in memory; raises OSError or StoreLost, leaving it unchanged."""
         self.check()
         try:

@@ -40,6 +40,7 @@ from digits.web.jobs import views as job_views
 from digits.web.jobs.activities import Activity, add_activities
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
+from digits.web.labels import views as label_views
 from digits.web.models import (
     augmentation,
     check_views,
@@ -159,6 +160,7 @@ def create_app(
         tensorboard,
         batches,
         uploads,
+        label_views,
     ):
         app.register_blueprint(views.blueprint)
     add_activities(app, ACTIVITIES)

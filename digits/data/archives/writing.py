@@ -64,7 +64,8 @@ def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _opened(content: bytes | Source | IO[bytes]) -> Iterator[IO[bytes]]:
+def as_file(content: bytes | Source | IO[bytes]) -> Iterator[IO[bytes]]:
+    """Yield the contents of an entry as an open file."""
     if isinstance(content, bytes):
         yield io.BytesIO(content)
     elif isinstance(content, tuple):
@@ -118,7 +119,7 @@ def _compressed(pieces: Iterator[bytes], new: Callable[[], _Compressor] | None) 
 
 def _tar_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
     for name, content in entries:
-        with _opened(content) as file:
+        with as_file(content) as file:
             header = tarfile.TarInfo(name)
             header.size, header.mtime = _size(file), int(time.time())
             yield header.tobuf(tarfile.PAX_FORMAT)
@@ -159,7 +160,7 @@ def _zip_pieces(entries: Iterable[Entry]) -> Iterator[bytes]:
             fields = (_VERSION, flags, 0, *times, checksum, *sizes, len(encoded), len(extra))
             header = _LOCAL_HEADER.pack(b"PK\3\4", *fields) + encoded + extra
             yield header
-            with _opened(content) as file:
+            with as_file(content) as file:
                 size = _size(file)
                 for chunk in _chunks(file, size):
                     checksum = zlib.crc32(chunk, checksum) if flags & _HAS_DESCRIPTOR else checksum

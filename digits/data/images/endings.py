@@ -103,6 +103,14 @@ def is_image_file(entry: os.DirEntry[str]) -> bool:
     return head.startswith(_BEGINNINGS) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP")
 
 
+def browser_type(head: bytes) -> str | None:
+    """Return the media type of a file that begins with ``head`` if browsers display it: JPEG, PNG or WebP."""
+    types = {b"\xff\xd8\xff": "image/jpeg", b"\x89PNG\r\n\x1a\n": "image/png"}
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "image/webp"
+    return next((media for beginning, media in types.items() if head.startswith(beginning)), None)
+
+
 def _ending(name: str) -> str:
     stem, dot, ending = name.rpartition(".")
     ending = (dot + ending).lower()

@@ -5,7 +5,7 @@ Images are in the folder ``images/SPLIT``; in that of Pascal VOC, ``JPEGImages/S
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from digits.data.archives.file_names import numbered_name
@@ -63,26 +63,43 @@ class Voc(_Boxes):
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"
         name, data = image_file(f"JPEGImages/{stem}", record)
-        root = Element("annotation")
-        SubElement(root, "folder").text = "JPEGImages"
-        SubElement(root, "filename").text = name.partition("/")[2]
-        size = SubElement(root, "size")
-        for key in ("width", "height"):
-            SubElement(size, key).text = str(getattr(record, key))
-        SubElement(size, "depth").text = str(record.channels)
-        for *edges, place in self.objects(record):
-            item = SubElement(root, "object")
-            is_ignored = place == IGNORED_BOX
-            name_of_class = DONT_CARE if is_ignored else self.manifest.target.names[int(place)]
-            SubElement(item, "name").text = _printable(name_of_class)
-            SubElement(item, "truncated").text = "0"
-            SubElement(item, "difficult").text = str(int(is_ignored))
-            box = SubElement(item, "bndbox")
-            for key, edge in zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True):
-                SubElement(box, key).text = number_text(edge)
-        indent(root)
+        objects = [
+            (
+                DONT_CARE if place == IGNORED_BOX else self.manifest.target.names[place],
+                edges,
+                place == IGNORED_BOX,
+            )
+            for *edges, place in self.objects(record)
+        ]
+        xml = voc_file(name.partition("/")[2], (record.width, record.height, record.channels), objects)
         self.lines(f"ImageSets/Main/{split}.txt").write(f"{stem}\n".encode())
-        return [(name, data), (f"Annotations/{stem}.xml", tostring(root, "utf-8"))]
+        return [(name, data), (f"Annotations/{stem}.xml", xml)]
+
+
+def voc_file(
+    name: str, size: tuple[int, int, int], objects: Iterable[tuple[str, Sequence[float], bool]]
+) -> bytes:
+    """Return the XML file of an image of this width, height and depth in the format of Pascal VOC.
+
+    Each of the ``objects`` has a name, its left, top, right and bottom, and whether it is difficult.
+    """
+    root = Element("annotation")
+    SubElement(root, "folder").text = "JPEGImages"
+    SubElement(root, "filename").text = name
+    sizes = SubElement(root, "size")
+    for key, side in zip(("width", "height", "depth"), size, strict=True):
+        SubElement(sizes, key).text = str(side)
+    for name_of_class, edges, is_difficult in objects:
+        item = SubElement(root, "object")
+        SubElement(item, "name").text = _printable(name_of_class)
+        SubElement(item, "truncated").text = "0"
+        SubElement(item, "difficult").text = str(int(is_difficult))
+        box = SubElement(item, "bndbox")
+        for key, edge in zip(("xmin", "ymin", "xmax", "ymax"), edges, strict=True):
+            SubElement(box, key).text = number_text(edge)
+    indent(root)
+    xml: bytes = tostring(root, "utf-8")
+    return xml
 
 
 class Yolo(_Boxes):
@@ -94,26 +111,34 @@ class Yolo(_Boxes):
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         stem = f"{split}/{numbered_name(number, record.source)}"
-        lines = []
-        for left, top, right, bottom, place in self.objects(record):
-            if place == IGNORED_BOX:
-                continue
-            values = (
-                (left + right) / 2 / record.width,
-                (top + bottom) / 2 / record.height,
-                (right - left) / record.width,
-                (bottom - top) / record.height,
-            )
-            lines.append(f"{place} {' '.join(map(repr, values))}\n")
-        return [image_file(f"images/{stem}", record), (f"labels/{stem}.txt", "".join(lines).encode())]
+        objects = [item for item in self.objects(record) if item[4] != IGNORED_BOX]
+        lines = yolo_lines(objects, record.width, record.height)
+        return [image_file(f"images/{stem}", record), (f"labels/{stem}.txt", lines)]
 
     def finish(self) -> Iterator[Entry]:
-        names = [_printable(name) for name in self.manifest.target.names]
-        quoted = [name.replace("'", "''") for name in names]
-        splits = [f"{split}: images/{split}\n" for split in self.manifest.splits]
-        lines = [*splits, "names:\n", *(f"  {index}: '{name}'\n" for index, name in enumerate(quoted))]
-        yield "data.yaml", "".join(lines).encode()
-        yield "classes.txt", "".join(f"{name}\n" for name in names).encode()
+        return yolo_settings(
+            self.manifest.target.names, {split: f"images/{split}" for split in self.manifest.splits}
+        )
+
+
+def yolo_lines(objects: Iterable[Object], width: int, height: int) -> bytes:
+    """Return the text file of the objects in an image of this size in the format of YOLO."""
+    lines = []
+    for left, top, right, bottom, place in objects:
+        center = (left + right) / 2 / width, (top + bottom) / 2 / height
+        values = *center, (right - left) / width, (bottom - top) / height
+        lines.append(f"{place} {' '.join(map(repr, values))}\n")
+    return "".join(lines).encode()
+
+
+def yolo_settings(classes: Iterable[str], images: Mapping[str, str]) -> Iterator[Entry]:
+    """Yield the files that name the classes, and where the ``images`` of each split are."""
+    names = [_printable(name) for name in classes]
+    quoted = [name.replace("'", "''") for name in names]
+    splits = [f"{split}: {place}\n" for split, place in images.items()]
+    lines = [*splits, "names:\n", *(f"  {index}: '{name}'\n" for index, name in enumerate(quoted))]
+    yield "data.yaml", "".join(lines).encode()
+    yield "classes.txt", "".join(f"{name}\n" for name in names).encode()
 
 
 def _printable(name: str) -> str:

@@ -93,6 +93,26 @@ def place_boxes(
     return [(item.image, item.size) for item in measured if id(item.image) not in placement.unusable]
 
 
+def trust_boxes(
+    annotations: Annotations, measured: Sequence[Measured]
+) -> list[tuple[AnnotatedImage, Size | None]]:
+    """Return the images that were ``measured``, whose boxes are on the upright images, and their sizes.
+
+    Add those that have another size than the annotations state to their faults.
+    """
+    faults = Faults(Path(), row="image", hint="Label them again, or restore the images.")
+    kept = []
+    for image, size, _ in measured:
+        if size in (None, image.declared):
+            kept.append((image, size))
+        else:
+            faults.add_place("", "the image has changed since it was labeled", show(image.file))
+    if faults.count:
+        faults.usable = len(kept)
+        annotations.faults.append(faults)
+    return kept
+
+
 @dataclass
 class _Placement:
     """Changes the boxes of images, and collects ``remarks`` about that. ``unusable`` are the ids of images to skip."""

@@ -37,7 +37,7 @@ from digits.data.targets.boxes import BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import box_table
 from digits.kinds.detection.formats.formats import find_format, open_annotations
-from digits.kinds.detection.placement import measure_images, place_boxes
+from digits.kinds.detection.placement import measure_images, place_boxes, trust_boxes
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.detection.records import BoxMapping
 from digits.kinds.sources.records import read_records
@@ -207,7 +207,7 @@ def _read_source(
         readable |= item.size is not None
         if len(measured) % _IMAGES_PER_REPORT == 0:
             progress.reading(f"Reading {show(labels.name)}: {len(measured):,} images")
-    for image, size in place_boxes(annotations, measured):
+    for image, size in (trust_boxes if recipe.frozen else place_boxes)(annotations, measured):
         gathering.add(image, size)
     if split == "train":
         images_found = count_of(sum(size is not None for size in objects.sizes), "image")

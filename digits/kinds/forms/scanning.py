@@ -215,7 +215,7 @@ def _advise(request: Request, form: Any, summary: SourceSummary, images: int) ->
         is_partial=not summary.total,
     )
     summary.advice = recommend_dataset(facts, Resources(device=request.device, cores=available_cores()))
-    return _settings_of(summary.advice, {name for name, _ in request.fields})
+    return settings_of(summary.advice, {name for name, _ in request.fields})
 
 
 def _open(advice: Sequence[Advice], chosen: set[str]) -> list[Advice]:
@@ -233,7 +233,7 @@ def _fill_recommended(request: Request, form: Any) -> list[str]:
     return [piece.reason for piece in advice]
 
 
-def _settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
+def settings_of(advice: Sequence[Advice], chosen: set[str]) -> dict[str, Any]:
     """Return the settings of images in pieces of ``advice`` without fields that the user has ``chosen``."""
     fields = {name: text for piece in _open(advice, chosen) for name, text in piece.fields.items()}
     settings: dict[str, Any] = {}

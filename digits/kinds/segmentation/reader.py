@@ -139,7 +139,8 @@ def read(recipe: CreateSegmentation, progress: Progress) -> Plan:
         _refuse_all(splits["train"], code)
     if isinstance(splits["train"].target_images, CombinedMasks):
         warnings += filter(None, [describe_overlap(known)])
-    classes = find_classes(known, names, code, annotations)
+    is_stated = recipe.are_indexes and bool(names)
+    classes = Classes(names, [], code) if is_stated else find_classes(known, names, code, annotations)
     progress.say(f"{count_of(len(classes.names), 'class')}: {listed(classes.names)}.")
     for remark in classes.remarks():
         progress.say(remark)

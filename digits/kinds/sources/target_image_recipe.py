@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from msgspec import Struct, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from digits.core.schema import Percent
 from digits.data.databases.convert import IMAGE, TARGET, Labels, OldDataset
@@ -20,11 +20,13 @@ class TargetImageFolders(Struct, kw_only=True, frozen=True):
     """The folders of the ``images`` and of the ``targets`` with the same names.
 
     Without the latter, or if both are the same, images are their own targets; for kinds that need targets, the same
-    folder contains both. For some kinds, ``targets`` can also be a file.
+    folder contains both. For some kinds, ``targets`` can also be a file. With ``pairs``, a CSV file of the paths of an
+    image and of its target per line, names do not matter, and other images are not used.
     """
 
     images: str
     targets: str = ""
+    pairs: str | UnsetType = UNSET
 
     @property
     def has_targets(self) -> bool:

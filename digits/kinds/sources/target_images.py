@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from digits.data.sources.plan import (
     shuffle,
 )
 from digits.data.sources.target_images import Matches, TargetImageSplit, match
-from digits.data.tables.tables import Faults, SourceNotes
+from digits.data.tables.tables import Faults, SourceNotes, open_lines
 from digits.kinds.sources.split_lists import divide
 from digits.kinds.sources.target_image_recipe import CreateWithTargetImages, TargetImageFolders
 from digits.kinds.sources.target_image_records import plan_records
@@ -94,8 +95,22 @@ def find_target_images(
     folders: TargetImageFolders, progress: Progress, pair: Pair = pair_lists
 ) -> FoundTargetImages:
     """List the folders of a split, and ``pair`` their files; raises UnusableSource."""
+    if folders.pairs:
+        return _listed_pairs(folders, folders.pairs)
     lists = [list_images(path, progress, other) for path, other in folders.each()]
     return pair(folders, lists)
+
+
+def _listed_pairs(folders: TargetImageFolders, file: str) -> FoundTargetImages:
+    """Return the pairs in a ``file``; raises UnusableSource."""
+    lines, _ = open_lines(Path(file))
+    try:
+        _, *names = ((image, target) for image, target in csv.reader(lines, strict=True))
+    except (csv.Error, ValueError) as error:
+        raise UnusableSource(f"{show(file)} is not a table of pairs: {error}.") from error
+    images, targets = (ImageList(Path(path)) for path in (folders.images, folders.targets))
+    images.files, targets.files = [image for image, _ in names], [target for _, target in names]
+    return FoundTargetImages(folders, Matches(names, [], [], []), [images, targets])
 
 
 def plan_splits(

@@ -47,6 +47,8 @@ def dataset_json(job: DatasetJob) -> dict[str, Any]:
     )
     if job.failure is not None:
         body.hint = job.failure.hint
+    if job.recipe.frozen is not None:
+        body.frozen = job.recipe.frozen
     if manifest is None:
         return as_json(body)
     views = views_of(job.data_kind)

@@ -10,6 +10,7 @@ from digits.core.errors import BadRequest, NotAllowed, NotFound
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.job import LabelsJob
 from digits.web.security.sessions import login_name
 from digits.web.services import services
 
@@ -18,6 +19,7 @@ _KINDS: dict[str, type[Job]] = {
     "datasets": DatasetJob,
     "models": ModelJob,
     "pretrained_models": ModelJob,
+    "labels": LabelsJob,
 }
 
 AnyJob = TypeVar("AnyJob", bound=Job)

@@ -14,8 +14,10 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import SOLVER_TITLES
 from digits.core.status import Status
 from digits.data.manifest import Manifest
+from digits.data.sources.plan import count_of
 from digits.kinds import Kind, default_kind
 from digits.kinds.jobs import DatasetJob, ImportedDataset, last_metric
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
 from digits.runtime.offload import in_turns
@@ -28,7 +30,7 @@ from digits.web.services.clusters import LOCAL_TITLE
 log = logging.getLogger(__name__)
 
 SUGGESTED_GROUPS = 20
-_PLACES = {"model": "models", "dataset": "datasets"}
+_PLACES = {"model": "models", "dataset": "datasets", "labels": "labels"}
 
 
 def brief(job: Job) -> BriefJob:
@@ -101,8 +103,8 @@ def type_title(job: Job) -> str:
 
 
 def data_kind(job: Job) -> Kind | None:
-    """Return the kind of a dataset, or of a model's dataset; None for a damaged job or a missing dataset."""
-    dataset = data_of(job)
+    """Return the kind of a dataset or labels, or of a model's dataset; None for a damaged job or a missing dataset."""
+    dataset = job if isinstance(job, LabelsJob) else data_of(job)
     return dataset.data_kind if dataset else None
 
 
@@ -217,6 +219,9 @@ def _detail(job: Job) -> str:
     if isinstance(job, ModelJob):
         epochs = job.recipe.epochs
         return f"{epochs:g} epoch{'s' if epochs != 1 else ''} · {SOLVER_TITLES[job.recipe.solver.type]}"
+    if isinstance(job, LabelsJob):
+        images = count_of(int(job.summary.last_values.get("images", 0)), "image")
+        return f"{images} · {count_of(len(job.shown_classes), job.form.noun)}"
     if not isinstance(job, DatasetJob):
         return ""
     manifest = contents_of(job)

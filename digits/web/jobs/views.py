@@ -22,6 +22,7 @@ from digits.core.job import DamagedJob, Job, is_id
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.versions.versions import CreateVersion
 from digits.runtime.changes import JobEdited
 from digits.web.jobs import serializers
@@ -70,7 +71,7 @@ def show(job_id: str) -> AnyResponse | str:
     return redirect(serializers.row(job).url)
 
 
-@blueprint.get("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/status")
+@blueprint.get("/<any(jobs, datasets, models, pretrained_models, labels):place>/<job_id>/status")
 @returns(JobStatus)
 def status(place: str, job_id: str) -> Response:
     return jsonify(serializers.status(find_job(place, job_id)))
@@ -88,7 +89,7 @@ def output_text(job_id: str) -> Response:
     return jsonify(JobOutput(text, offset))
 
 
-@blueprint.put("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+@blueprint.put("/<any(jobs, datasets, models, pretrained_models, labels):place>/<job_id>")
 @returns(JobTexts)
 def edit(place: str, job_id: str) -> Response:
     """Change the name, notes or group.
@@ -145,7 +146,7 @@ def _text(typed: str) -> str:
     return typed.replace("\r\n", "\n").strip()
 
 
-@blueprint.delete("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>")
+@blueprint.delete("/<any(jobs, datasets, models, pretrained_models, labels):place>/<job_id>")
 @returns(Deleted)
 def delete(place: str, job_id: str) -> Response:
     job = find_job(place, job_id)
@@ -166,7 +167,7 @@ def delete_many() -> Response:
     return jsonify(DeletedJobs(_each(_delete, "deleted")))
 
 
-@blueprint.post("/<any(jobs, datasets, models, pretrained_models):place>/<job_id>/abort")
+@blueprint.post("/<any(jobs, datasets, models, pretrained_models, labels):place>/<job_id>/abort")
 @returns(Aborted)
 def abort(place: str, job_id: str) -> Response:
     job = find_job(place, job_id)
@@ -185,6 +186,10 @@ def clone(job_id: str) -> AnyResponse:
     job = find_job("jobs", job_id)
     if isinstance(job, DamagedJob):
         raise job.error()
+    if isinstance(job, LabelsJob):
+        raise BadRequest(
+            "Labels cannot be cloned.", "Create labels for the same folder, or a dataset from these."
+        )
     fields: dict[str, Any] = {"clone": job.id, **request.args}
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
         return redirect(url_for("versions.new", job_id=job.recipe.parent_id, **fields))

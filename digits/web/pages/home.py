@@ -18,6 +18,7 @@ from digits.core.status import Status
 from digits.data.samples.catalog import SAMPLES
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.job import LabelsJob
 from digits.runtime.job_index import COLUMNS
 from digits.web.datasets.submit import new_sample
 from digits.web.evaluations.compared_models import MAX_MODELS
@@ -42,19 +43,23 @@ def index() -> Response:
     query, store = JobQuery.parse(request.args), services().store
     jobs = store.index
     # In the order in which they start.
-    unfinished = store.in_order([*query.select(jobs, ModelJob, True), *query.select(jobs, DatasetJob, True)])
+    unfinished = store.in_order(
+        job for job_type in (ModelJob, DatasetJob, LabelsJob) for job in query.select(jobs, job_type, True)
+    )
     queue = [job for job in store.running() if job.status is not Status.RUN]
     running = [job for job in unfinished if job.status is Status.RUN]
     waiting = [job for job in unfinished if job.status is not Status.RUN]
     ended: dict[str, Sequence[Job]] = {
         "models": query.select(jobs, ModelJob, False),
         "datasets": query.select(jobs, DatasetJob, False),
+        "labels": query.select(jobs, LabelsJob, False),
     }
     pages: dict[str, Page[Job]] = {
         "running": _page("running", running, RUNNING_CARDS),
         "queue": _page("queue", waiting),
         "models": _page("models", ended["models"]),
         "datasets": _page("datasets", ended["datasets"]),
+        "labels": _page("labels", ended["labels"]),
         "damaged": _page("damaged", jobs.select(DamagedJob)),
     }
     return render(

@@ -13,6 +13,7 @@ from digits.core.job import DamagedJob, Job
 from digits.core.model_job import ModelJob
 from digits.kinds import refused_plugins
 from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.job import LabelsJob
 from digits.runtime.offload import in_turns
 from digits.web.jobs import serializers
 from digits.web.jobs.query import JobQuery, page_of, per_page_of
@@ -21,6 +22,7 @@ from digits.web.pages.rows import list_row, output_fields, pretrained_row
 from digits.web.resources.lists import (
     DatasetRows,
     JobRows,
+    LabelsRows,
     ModelRows,
     ServerIndex,
     TableRow,
@@ -38,7 +40,10 @@ AnyJob = TypeVar("AnyJob", bound=Job)
 def index() -> Response:
     """Return information about the server, and a page of brief job descriptions."""
     lists, paging = _pages(
-        datasets=_select(DatasetJob), models=_select(ModelJob), damaged=_select(DamagedJob)
+        datasets=_select(DatasetJob),
+        models=_select(ModelJob),
+        labels=_select(LabelsJob),
+        damaged=_select(DamagedJob),
     )
     body = ServerIndex(
         version=__version__,
@@ -50,6 +55,7 @@ def index() -> Response:
             for job in in_turns(lists["models"])
             if isinstance(job, ModelJob)
         ],
+        labels=[serializers.brief(job) for job in lists["labels"]],
         damaged=[serializers.brief(job) for job in lists["damaged"]],
         refused_plugins=[asdict(refusal) for refusal in refused_plugins()],
         **paging,
@@ -60,11 +66,16 @@ def index() -> Response:
 @blueprint.get("/completed_jobs.json")
 @returns(JobRows)
 def completed_jobs() -> Response:
-    """Return a page of the rows of unfinished jobs, datasets, models and damaged jobs."""
+    """Return a page of the rows of unfinished jobs, datasets, models, labels and damaged jobs."""
     lists, paging = _pages(
-        running=[*_select(ModelJob, running=True), *_select(DatasetJob, running=True)],
+        running=[
+            *_select(ModelJob, running=True),
+            *_select(DatasetJob, running=True),
+            *_select(LabelsJob, running=True),
+        ],
         datasets=_select(DatasetJob, running=False),
         models=_select(ModelJob, running=False),
+        labels=_select(LabelsJob, running=False),
         damaged=_select(DamagedJob),
         pretrained_models=[job for job in _select(ModelJob, running=False) if job.is_imported],
     )
@@ -103,6 +114,14 @@ def models() -> Response:
     """Return a page of the rows of models."""
     lists, paging = _pages(models=_select(ModelJob))
     return jsonify(ModelRows(models=serializers.rows(lists["models"], list_row), **paging))
+
+
+@blueprint.get("/labels.json")
+@returns(LabelsRows)
+def labels() -> Response:
+    """Return a page of the rows of labels."""
+    lists, paging = _pages(labels=_select(LabelsJob))
+    return jsonify(LabelsRows(labels=serializers.rows(lists["labels"], list_row), **paging))
 
 
 def _select(job_type: type[AnyJob], running: bool | None = None) -> list[AnyJob]:

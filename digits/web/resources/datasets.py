@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET, Struct, UnsetType
 
+from digits.core.recipe import Frozen
 from digits.core.schema import JsonObject
 from digits.data.statistics import Statistics
 from digits.web.resources.jobs import BriefJob
@@ -59,7 +60,7 @@ class Dataset(BriefJob):
     ``ParseFolderTasks`` is a task for the source of the training images, and one for each other source.
     ``feature_dims`` are height, width and channels of an image. ``skipped`` is the number of unusable images. ``hint``
     says what to do about the ``error``. ``notes`` say how the source was understood when the dataset was created,
-    ``remarks`` what its task assumed, and ``warnings`` what may be wrong.
+    ``frozen`` from which labels it was made, ``remarks`` what its task assumed, and ``warnings`` what may be wrong.
     """
 
     directory: str
@@ -75,6 +76,7 @@ class Dataset(BriefJob):
     mean_pixel: list[float] | UnsetType = UNSET
     skipped: int | UnsetType = UNSET
     version_of: VersionOf | UnsetType | None = UNSET
+    frozen: Frozen | UnsetType = UNSET
     content_hash: str | UnsetType = UNSET
     shards: list[Shard] | UnsetType = UNSET
 

@@ -27,12 +27,17 @@ class ModelRows(ListPage, kw_only=True):
     models: list[JobRow]
 
 
+class LabelsRows(ListPage, kw_only=True):
+    labels: list[JobRow]
+
+
 class JobRows(ListPage, kw_only=True):
     """All jobs; ``model_output_fields`` are the further keys in rows of models."""
 
     running: list[JobRow]
     datasets: list[JobRow]
     models: list[JobRow]
+    labels: list[JobRow]
     damaged: list[JobRow]
     pretrained_models: list[JobRow]
     model_output_fields: list[str]
@@ -57,5 +62,6 @@ class ServerIndex(ListPage, kw_only=True):
     server_name: str
     datasets: list[BriefJob]
     models: list[BriefModel]
+    labels: list[BriefJob]
     damaged: list[BriefJob]
     refused_plugins: list[dict[str, Any]]

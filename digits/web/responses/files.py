@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
+from typing import BinaryIO
 
 from flask import Response, request, send_file
 
@@ -25,16 +26,21 @@ def send_job_file(folder: Path, name: str, shown_as: str | None) -> Response:
         file = open_plain(folder / name, below=folder)
     except MissingFile:
         raise NotFound("There is no such file.") from None
+    return send_opened(file, PurePath(name).name, shown_as)
+
+
+def send_opened(file: BinaryIO, name: str, shown_as: str | None, *, max_age: int = 0) -> Response:
+    """Send an open ``file``, which is closed afterwards; browsers keep it for ``max_age`` seconds."""
     state = os.fstat(file.fileno())
     response = send_file(
         file,
         mimetype=shown_as or "application/octet-stream",
         as_attachment=shown_as is None,
-        download_name=PurePath(name).name,
+        download_name=name,
         last_modified=state.st_mtime,
         conditional=False,
         etag=f"{state.st_mtime_ns:x}-{state.st_size:x}",
-        max_age=0,
+        max_age=max_age,
     )
     response.content_length = state.st_size
     response.make_conditional(request, accept_ranges=True, complete_length=state.st_size)

@@ -25,6 +25,7 @@ from digits.data.records.index import IndexCache
 from digits.data.records.search import RecordSearch
 from digits.kinds.decoding import Decoder
 from digits.kinds.jobs import JOB_TYPES, DatasetJob
+from digits.kinds.labeling.job import LabelsJob
 from digits.runtime.background_tasks import BackgroundTasks
 from digits.runtime.changes import Change, CurveChanged, JobDeleted, ProgressChanged, StatusChanged
 from digits.runtime.devices import Devices
@@ -113,9 +114,7 @@ class Services:
         self.record_search = RecordSearch(self.record_indexes)
         self.decoder = Decoder()
         self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
-        self.uploads = UploadStore(
-            self.folder / "archives", settings, self._datasets_from, self.store.discard
-        )
+        self.uploads = UploadStore(self.folder / "archives", settings, self._users_of, self.store.discard)
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""
@@ -194,14 +193,15 @@ class Services:
             cached = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
         return cached[1]
 
-    def _datasets_from(self, text: str, only_unfinished: bool) -> list[str]:
-        """Return the names of the datasets whose recipe contains ``text``."""
-        return [
+    def _users_of(self, text: str, only_unfinished: bool) -> list[str]:
+        """Return the names of the datasets whose recipe contains ``text``, and of the labels of such a folder."""
+        datasets = [
             job.name
             for job in self.store.all(DatasetJob)
             if (job.status.is_running or not only_unfinished)
             and text.encode() in msgspec.json.encode(job.recipe)
         ]
+        return [*datasets, *(job.name for job in self.store.all(LabelsJob) if text in job.root)]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

@@ -211,8 +211,8 @@ class Upload:
 class UploadStore:
     """All uploads below ``folder``.
 
-    ``users_of`` returns the names of the datasets whose recipe contains a text, here the id of an upload; if its
-    second argument is true, only those that are not finished. ``discard`` deletes folders in the background.
+    ``users_of`` returns the names of the jobs that read a path with a text, here the id of an upload; if its second
+    argument is true, without datasets that are finished. ``discard`` deletes folders in the background.
     """
 
     def __init__(
@@ -366,12 +366,12 @@ class UploadStore:
             in_thread(file.close)
 
     def delete(self, upload: Upload) -> None:
-        """Delete an upload in any state. Raises InUse while a dataset is created from it."""
+        """Delete an upload in any state. Raises InUse while a dataset is created from it, or it has labels."""
         users = self._users_of(upload.id, True)
         if users:
             raise InUse(
-                f"The dataset “{users[0]}” is being created from this upload.",
-                "Wait until it is done, or abort it.",
+                f"“{users[0]}” uses this upload.",
+                "Wait until the dataset is done, or delete the job.",
             )
         self._forget(upload)
 

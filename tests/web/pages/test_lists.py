@@ -104,7 +104,14 @@ def test_unfinished_jobs_are_listed_separately(full: Site) -> None:
     job_id = full.dataset(dataset_name="new")
     found = full.json("/completed_jobs.json")
     assert names([found], "running") == ["new"]
-    lists = {"running": 1, "datasets": DATASETS, "models": MODELS, "damaged": 0, "pretrained_models": 0}
+    lists = {
+        "running": 1,
+        "datasets": DATASETS,
+        "models": MODELS,
+        "labels": 0,
+        "damaged": 0,
+        "pretrained_models": 0,
+    }
     assert found["totals"] == lists
     full.wait_for_end(job_id)
     found = full.json("/completed_jobs.json")

@@ -1,0 +1,260 @@
+"""What people say about an image: its class, labels, numbers, objects or mask, by the kind of the dataset.
+
+Coordinates are pixels of the image as it is displayed, from its top left corner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from digits.core.errors import BadRequest
+from digits.core.schema import Fraction, UnixTime, Whole
+from digits.data.images.conversion import Size
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
+from digits.kinds.multilabel.recipe import MAX_LABELS
+from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS
+
+# ``none`` is the state of images without an entry.
+State = Literal["unlabeled", "labeled", "reviewed", "skipped"]
+STATES = ("none", "unlabeled", "labeled", "reviewed", "skipped")
+# Those of images that are part of a dataset.
+FINISHED = ("labeled", "reviewed")
+MAX_OBJECTS = 10_000
+_ROUNDED = 1e-6
+_CORNERS = 3
+
+Edit = Annotated[str, Meta(pattern=r"^(?a:[\w.:-]{1,64})\Z")]
+Box = tuple[float, float, float, float]
+
+
+class Object(
+    Struct,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+    rename={"class_": "class", "from_": "from"},
+):
+    """An object: its ``box`` (left, top, right, bottom), or ``rings`` of x and y of their corners in turn.
+
+    ``from_`` names the model and the run that predicted it with a ``score``, until a person changes it.
+    """
+
+    class_: Whole
+    box: Box | UnsetType = UNSET
+    rings: list[list[float]] | UnsetType = UNSET
+    from_: Annotated[str, Meta(max_length=200)] = ""
+    score: Fraction | UnsetType = UNSET
+
+    @property
+    def edges(self) -> Box:
+        """The box, or that around the rings."""
+        if self.box is not UNSET:
+            return self.box
+        assert self.rings is not UNSET
+        xs = [x for ring in self.rings for x in ring[::2]]
+        ys = [y for ring in self.rings for y in ring[1::2]]
+        return min(xs), min(ys), max(xs), max(ys)
+
+
+class Answer(Struct, omit_defaults=True, kw_only=True, gc=False):
+    """The state of an image and what is in it; only the field of the kind is set.
+
+    ``numbers`` are those by id. ``mask`` is the name of a file. ``seconds`` is the time that a person took.
+    """
+
+    state: State = "labeled"
+    seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    objects: list[Object] | UnsetType = UNSET
+    label: Whole | UnsetType = UNSET
+    labels: list[Whole] | UnsetType = UNSET
+    numbers: dict[str, float] | UnsetType = UNSET
+    mask: str | UnsetType = UNSET
+
+
+class Sent(Answer, kw_only=True, forbid_unknown_fields=True):
+    """An answer in a request, which changes the entry ``rev``. ``edit`` identifies it when it is sent again.
+
+    ``mask`` is a PNG file in Base64, or the name of the present mask.
+    """
+
+    rev: Whole
+    edit: Edit
+
+
+class Entry(Answer, kw_only=True):
+    """A line of the log: an answer about an ``image``, whose entries ``rev`` numbers from 1.
+
+    ``prev`` is the place of the entry before in the log, -1 for the first one.
+    """
+
+    image: Whole
+    rev: Whole
+    edit: str
+    at: UnixTime
+    by: str = ""
+    prev: int = -1
+
+
+class Form:
+    """How images are labeled for one kind of dataset: which ``field`` of an answer, and what it may contain."""
+
+    field: ClassVar[str]
+    noun: ClassVar[str] = "class"
+    most_classes: ClassVar[int] = 10_000
+    has_background: ClassVar[bool] = False
+    # The formats of downloads, the usual one first.
+    formats: ClassVar[tuple[str, ...]] = ("csv",)
+
+    def check(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
+        """Raise BadRequest unless ``answer`` is about an image of this ``size`` and classes with these ``ids``."""
+        others = [name for name in _FIELDS if name != self.field and getattr(answer, name) is not UNSET]
+        if others:
+            raise BadRequest(f"Here, images have “{self.field}”, not “{others[0]}”.")
+        if self.is_missing(answer) and answer.state in FINISHED:
+            raise BadRequest(f"“{self.field}” is missing.", "Images without it are skipped or unlabeled.")
+        for number in self.classes(answer):
+            if number not in ids:
+                raise BadRequest(f"There is no class {number}.", "Load the classes again.")
+        self.check_values(answer, size, ids)
+
+    def is_missing(self, answer: Answer) -> bool:
+        """Return whether an answer does not say enough for a dataset."""
+        return getattr(answer, self.field) is UNSET
+
+    def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
+        """Raise BadRequest for values that are impossible."""
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        """Yield the ids of the classes in an answer; they may repeat."""
+        raise NotImplementedError
+
+
+_FIELDS = ("objects", "label", "labels", "numbers", "mask")
+
+
+class OneClass(Form):
+    field = "label"
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        if answer.label is not UNSET:
+            yield answer.label
+
+
+class Labels(Form):
+    field = "labels"
+    noun = "label"
+    most_classes = MAX_LABELS
+
+    def is_missing(self, answer: Answer) -> bool:
+        return False
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        yield from answer.labels or ()
+
+    def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
+        if answer.labels and len({*answer.labels}) < len(answer.labels):
+            raise BadRequest("A label is repeated.")
+
+
+class Numbers(Form):
+    field = "numbers"
+    noun = "number"
+    most_classes = MAX_TARGETS
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        for name in answer.numbers or ():
+            if not name.isascii() or not name.isdecimal() or str(int(name)) != name:
+                raise BadRequest(f"“{name[:40]}” is not the id of a number.")
+            yield int(name)
+
+    def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
+        for name, value in (answer.numbers or {}).items():
+            if not abs(value) <= LARGEST_NUMBER:
+                raise BadRequest(f"The number {name} is out of range.")
+
+
+class Objects(Form):
+    field = "objects"
+    formats = ("coco", "yolo", "voc", "csv")
+
+    def is_missing(self, answer: Answer) -> bool:
+        return False
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        return (item.class_ for item in answer.objects or ())
+
+    def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
+        objects = answer.objects or []
+        if len(objects) > MAX_OBJECTS:
+            raise BadRequest(
+                f"{len(objects):,} objects are too many.", f"At most {MAX_OBJECTS:,} are possible."
+            )
+        for number, item in enumerate(objects, 1):
+            if fault := _fault(item, size):
+                raise BadRequest(f"Object {number:,} {fault}.")
+
+
+class Mask(Form):
+    field = "mask"
+    most_classes = MAX_PIXEL_CLASSES
+    has_background = True
+    formats = ("masks",)
+
+    def classes(self, answer: Answer) -> Iterator[int]:
+        return iter(())  # the process that decodes the mask checks them
+
+
+def _fault(item: Object, size: Size) -> str:
+    if (item.box is UNSET) == (item.rings is UNSET):
+        return "needs either a box or rings"
+    rings = [] if item.rings is UNSET else item.rings
+    if item.box is UNSET and (not rings or any(len(ring) % 2 or len(ring) < 2 * _CORNERS for ring in rings)):
+        return "has no ring, or one of fewer than three corners"
+    left, top, right, bottom = item.edges
+    if left < 0 or top < 0 or right > size[0] or bottom > size[1]:
+        return f"is outside the image of {size[0]}×{size[1]} pixels"
+    if min(right - left, bottom - top) < 1 - _ROUNDED:
+        return "is smaller than a pixel"
+    return ""
+
+
+_FORMS: Mapping[str, Form] = {
+    "image-classification": OneClass(),
+    "image-multilabel": Labels(),
+    "image-object-detection": Objects(),
+    "image-segmentation": Mask(),
+    "image-regression": Numbers(),
+}
+
+
+def form_of(kind: str) -> Form:
+    """Return how images are labeled for the kind of dataset named ``kind``; raises BadRequest for other kinds."""
+    if kind not in _FORMS:
+        raise BadRequest("Images cannot be labeled for this kind of dataset.", f"Use {', '.join(_FORMS)}.")
+    return _FORMS[kind]
+
+
+def read_sent(body: bytes) -> Sent:
+    """Return the answer in the body of a request; raises BadRequest."""
+    try:
+        return msgspec.json.decode(body, type=Sent)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"The answer is not valid: {error}.") from error
+
+
+__all__ = [
+    "FINISHED",
+    "IGNORED",
+    "STATES",
+    "Answer",
+    "Entry",
+    "Form",
+    "Object",
+    "Sent",
+    "form_of",
+    "read_sent",
+]

@@ -1,0 +1,161 @@
+"""The labels of a job: ``labels.jsonl``, to which each save appends a line; see `digits.core.append_log`.
+
+Memory contains only where the latest entry of each image is, with its number and state. The entries of an image are
+linked by ``prev``.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec import UNSET, Struct, UnsetType
+
+from digits.core import append_log
+from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile, make_folder, write_bytes
+from digits.core.schema import MAX_INTEGER, Whole
+from digits.kinds.labeling.answers import STATES, Answer, Entry, Sent
+
+LABELS_FILE = "labels.jsonl"
+MASKS_FOLDER = "masks"
+# The latest entries of an image among which a repeated edit is searched, at least.
+_SEARCHED = 32
+
+
+class Conflict(Exception):
+    """Somebody else has changed the image: ``entry`` is the latest one."""
+
+    def __init__(self, entry: Entry | None) -> None:
+        super().__init__("the image was changed in the meantime")
+        self.entry = entry
+
+
+class _Class(Struct, rename={"class_": "class"}, gc=False):
+    class_: Whole
+
+
+class _Brief(Struct, gc=False):
+    """What the index needs of an entry."""
+
+    image: Whole
+    rev: Whole
+    state: str = "labeled"
+    objects: list[_Class] | UnsetType = UNSET
+    label: Whole | UnsetType = UNSET
+    labels: list[Whole] | UnsetType = UNSET
+
+
+class LabelLog:
+    """The entries in the ``folder`` of a job, which one thread at a time saves."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._path = folder, folder / LABELS_FILE
+        self._places, self._revs = array("q"), array("I")
+        self._classes: list[tuple[int, ...]] = []
+        self._known: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
+        self.states = bytearray()
+        self.cursor = 0
+        # The numbers of images by state, and by class.
+        self.counts: Counter[str] = Counter()
+        self.of_classes: Counter[int] = Counter()
+
+    def update(self, until: int = MAX_INTEGER) -> None:
+        """Read the entries that are new, those before the place ``until``; raises UnreadableFile."""
+        for brief, end in append_log.read(self._path, _Brief, self.cursor, below=self._folder):
+            if end > until:
+                break
+            self._note(brief, self.cursor)
+            self.cursor = end
+
+    def extend(self, images: int) -> None:
+        """Make room for this number of images."""
+        missing = images - len(self.states)
+        if missing > 0:
+            self._places.extend([-1] * missing)
+            self._revs.extend([0] * missing)
+            self._classes.extend([()] * missing)
+            self.states.extend(bytes(missing))
+            self.counts[STATES[0]] += missing
+
+    def _note(self, brief: _Brief, place: int) -> None:
+        image = brief.image
+        self.extend(image + 1)
+        if brief.label is not UNSET:
+            found: tuple[int, ...] = (brief.label,)
+        else:
+            items = (item.class_ for item in brief.objects) if brief.objects else brief.labels or ()
+            found = tuple(sorted({*items}))
+        before, after = self.states[image], STATES.index(brief.state)
+        if before != after:
+            self.counts[STATES[before]] -= 1
+            self.counts[brief.state] += 1
+        if found != self._classes[image]:
+            self.of_classes.subtract(self._classes[image])
+            self.of_classes.update(found)
+            self._classes[image] = self._known.setdefault(found, found)
+        self._places[image], self._revs[image], self.states[image] = place, brief.rev, after
+
+    def rev(self, image: int) -> int:
+        """Return the number of the latest entry of an image, 0 without one."""
+        return self._revs[image] if image < len(self._revs) else 0
+
+    def latest(self, image: int) -> Entry | None:
+        """Return the latest entry of an image; raises UnreadableFile."""
+        return next(self.history(image), None)
+
+    def history(self, image: int, before: int | None = None) -> Iterator[Entry]:
+        """Yield the entries of an image, the latest first, or those ``before`` one; raises UnreadableFile."""
+        place = self._places[image] if image < len(self._places) else -1
+        while place >= 0:
+            entry, _ = next(append_log.read(self._path, Entry, place, below=self._folder))
+            if entry.image != image or entry.prev >= place:
+                raise UnreadableFile(
+                    f"the line at byte {place:,} of {self._path.name} is not of image {image}"
+                )
+            place = entry.prev
+            if before is None or entry.rev < before:
+                yield entry
+
+    def save(
+        self, image: int, sent: Sent, by: str, mask: bytes | None = None, present: Sequence[int] = ()
+    ) -> int:
+        """Save an answer durably, and return its number; one whose ``edit`` was saved before has no effect.
+
+        ``mask`` is a new mask, in which the classes ``present`` are. Raises Conflict, BadRequest, UnreadableFile and
+        OSError, and then saves nothing.
+        """
+        rev, known = self.rev(image), None
+        for number, entry in enumerate(self.history(image)):
+            known = known or entry
+            if entry.edit == sent.edit:
+                return entry.rev
+            if number >= _SEARCHED and entry.rev <= sent.rev:
+                break
+        if sent.rev != rev:
+            raise Conflict(known)
+        new = Entry(
+            image=image,
+            rev=rev + 1,
+            at=time.time(),
+            by=by,
+            prev=self._places[image] if known else -1,
+            **{name: getattr(sent, name) for name in ("edit", *Answer.__struct_fields__)},
+        )
+        if mask is not None:
+            new.mask, new.labels = f"{image}-{new.rev}.png", [*present]
+            make_folder(self._folder / MASKS_FOLDER)
+            write_bytes(self._folder / MASKS_FOLDER / new.mask, mask)
+        elif new.mask is not UNSET:
+            if known is None or known.mask != new.mask:
+                raise BadRequest("This is not the present mask of the image.", "Send the mask itself.")
+            new.labels = known.labels
+        try:
+            append_log.append(self._path, [new])
+        except ValueError as error:
+            raise BadRequest(f"{error}.", "Label fewer objects, or with fewer corners.") from error
+        self.update()
+        return new.rev

@@ -1,0 +1,159 @@
+"""The labels of jobs in memory: which images there are, their states, and who works on which."""
+
+from __future__ import annotations
+
+import threading
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.errors import NotFound
+from digits.core.files import UnreadableFile
+from digits.core.splits import SPLITS
+from digits.kinds.labeling.answers import STATES, Entry, Sent
+from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
+from digits.kinds.labeling.job import LabelsJob
+from digits.kinds.labeling.log import LabelLog
+from digits.runtime.offload import in_thread
+from digits.web.resources.labels import LabeledImage
+
+LEASE_SECONDS = 120
+# Jobs whose labels stay in memory: about 25 MB for a million images each.
+_KEPT = 8
+OPEN = ("none", "unlabeled")
+SKIPPED = STATES.index("skipped")
+
+
+class LabelBook:
+    """The images and the labels of a job. Saves wait for each other; reading waits for nothing."""
+
+    def __init__(self, job: LabelsJob) -> None:
+        self._job = job
+        self.images, self.log = ImageIndex(job.folder), LabelLog(job.folder)
+        self._turn = threading.Lock()
+        self._is_read = False
+        self._leases: dict[int, tuple[str, float]] = {}
+        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    def update(self) -> None:
+        """Read the images that were listed since the last call, and at first the labels; raises UnreadableFile."""
+        if not in_thread(self._is_current):
+            with self._turn:
+                in_thread(self._read)
+
+    def _is_current(self) -> bool:
+        path = self._job.folder / IMAGES_FILE
+        return self._is_read and (not path.exists() or path.stat().st_size <= self.images.cursor)
+
+    def _read(self) -> None:
+        self.images.update()
+        self.log.update()
+        self.log.extend(len(self.images))
+        self._is_read = True
+
+    def states(self) -> NDArray[np.uint8]:
+        """Return the state of each image, an index of `STATES`; unusable images are skipped."""
+        count = len(self.images)
+        states = np.frombuffer(bytes(self.log.states[:count]), np.uint8).copy()
+        states[np.frombuffer(bytes(self.images.unusable[:count]), np.bool_)] = SKIPPED
+        return states
+
+    def count_states(self) -> dict[str, int]:
+        counts = np.bincount(self.states(), minlength=len(STATES)).tolist()
+        return dict(zip(STATES, counts, strict=True))
+
+    def count_splits(self) -> dict[str, int]:
+        counts = np.bincount(
+            np.frombuffer(bytes(self.images.splits), np.uint8), minlength=len(SPLITS)
+        ).tolist()
+        return dict(zip(SPLITS, counts, strict=True))
+
+    def find(self, states: Collection[str], splits: Collection[str] = ()) -> NDArray[np.int64]:
+        """Return the numbers of the images in one of the ``states``, and of the ``splits`` if there are any."""
+        found = np.isin(self.states(), [STATES.index(state) for state in states])
+        if splits:
+            own = np.frombuffer(bytes(self.images.splits[: len(found)]), np.uint8)
+            found &= np.isin(own, [SPLITS.index(split) for split in splits])
+        return np.flatnonzero(found)
+
+    def image(self, number: int) -> ListedImage:
+        """Return an image; raises NotFound."""
+        if number >= len(self.images):
+            raise NotFound(f"There is no image {number:,}.", f"There are {len(self.images):,}.")
+        return in_thread(self.images.read, number)
+
+    def rows(self, numbers: Sequence[int]) -> list[LabeledImage]:
+        """Describe images."""
+        listed = in_thread(lambda: [self.images.read(number) for number in numbers])
+        return [self.row(number, image) for number, image in zip(numbers, listed, strict=True)]
+
+    def row(self, number: int, image: ListedImage) -> LabeledImage:
+        state = "skipped" if image.reason else STATES[self.log.states[number]]
+        row = LabeledImage(
+            number, image.path, image.width, image.height, image.split, image.set, state, self.log.rev(number)
+        )
+        if image.reason:
+            row.reason = image.reason
+        return row
+
+    def latest(self, number: int) -> Entry | None:
+        """Return the latest entry of an image."""
+        return in_thread(self.log.latest, number)
+
+    def save(self, number: int, sent: Sent, by: str, mask: bytes | None, present: Sequence[int]) -> int:
+        """Save an answer, and return its number; see `LabelLog.save`."""
+        with self._turn:
+            rev = in_thread(self.log.save, number, sent, by, mask, present)
+        self._leases.pop(number, None)
+        return rev
+
+    def lease(self, holder: str, count: int, splits: Collection[str], without: Collection[int]) -> list[int]:
+        """Return open images for the ``holder``, who keeps those leased before, ``without`` some.
+
+        They come in an order that depends on nothing but their numbers, so that validation and test images are a
+        random sample whatever was labeled.
+        """
+        order, now = in_thread(self._in_order), time.monotonic()
+        self._leases = {image: lease for image, lease in self._leases.items() if lease[1] > now}
+        is_open = np.zeros(len(self.images), np.bool_)
+        is_open[self.find(OPEN, splits)] = True
+        others = [image for image, (name, _) in self._leases.items() if name != holder]
+        is_open[[*others, *(number for number in without if number < len(is_open))]] = False
+        own = [image for image, (name, _) in self._leases.items() if name == holder and is_open[image]]
+        is_open[own] = False
+        chosen = [*own, *order[is_open[order]][: max(0, count - len(own))].tolist()][:count]
+        self._leases |= dict.fromkeys(chosen, (holder, now + LEASE_SECONDS))
+        return chosen
+
+    def _in_order(self) -> NDArray[np.int64]:
+        if len(self._order) != len(self.images):
+            seed = np.uint64(zlib.crc32(self._job.id.encode()))
+            keys = np.arange(1, len(self.images) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + seed
+            keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+            self._order = np.argsort((keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
+        return self._order
+
+
+_books: OrderedDict[str, LabelBook] = OrderedDict()
+
+
+def book_of(job: LabelsJob) -> LabelBook:
+    """Return the up-to-date labels of ``job``; raises NotFound with the place of a damaged line."""
+    path = str(job.folder)
+    book = _books.get(path) or LabelBook(job)
+    _books[path] = book
+    _books.move_to_end(path)
+    while len(_books) > _KEPT:
+        _books.popitem(last=False)
+    try:
+        book.update()
+    except UnreadableFile as error:
+        raise NotFound(
+            f"The labels of “{job.name}” cannot be read: {error}.",
+            "Repair this line, and restart the server.",
+        ) from error
+    return book

@@ -1,0 +1,444 @@
+"""Jobs of labels: images with what people say about them, and datasets from that."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+from flask import Blueprint, Response, jsonify, make_response, request
+from msgspec import UNSET
+
+from digits.core.errors import BadRequest, NotFound, NotReady
+from digits.core.recipe import Frozen
+from digits.core.splits import SPLITS
+from digits.data.archives.writing import stream
+from digits.data.data_roots import Roots
+from digits.data.images import images
+from digits.data.images.endings import browser_type
+from digits.data.images.images import UnusableImage
+from digits.kinds import Kind, all_kinds
+from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
+from digits.kinds.forms.fields import NAME_LENGTH
+from digits.kinds.forms.request_fields import choice, whole
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
+from digits.kinds.labeling.collection import Collection
+from digits.kinds.labeling.export import TITLES, LabelExport
+from digits.kinds.labeling.freezing import Request, freeze
+from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
+from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
+from digits.runtime.offload import in_thread
+from digits.web.jobs import serializers
+from digits.web.jobs.access import check_owner
+from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
+from digits.web.records.images import THUMBNAIL_SIDE
+from digits.web.resources.encoding import as_json, describe
+from digits.web.resources.jobs import BriefJob
+from digits.web.resources.labels import (
+    Classes,
+    FrozenDataset,
+    ImagePage,
+    LabelHistory,
+    Labels,
+    NextImages,
+    SavedLabel,
+)
+from digits.web.responses.errors import error_body
+from digits.web.responses.files import archive_response, send_job_file, send_opened
+from digits.web.responses.representation import render_in_turns, returns
+from digits.web.security.origin import not_from_other_sites
+from digits.web.security.sessions import current_username
+from digits.web.services import services
+
+blueprint = Blueprint("labels", __name__)
+
+MOST_ROWS = 500
+MOST_ENTRIES = 100
+MOST_LEASED = 20
+# Larger images are sent as JPEG files, because making PNG files of them takes seconds.
+MAX_PNG_PIXELS = 4_000_000
+PICTURE_SECONDS = 300
+# The settings of the recipe that a request can choose.
+SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
+
+
+@blueprint.post("/labels.json")
+@returns(BriefJob)
+def create() -> Response:
+    """Create a job that labels the images below ``folder`` for datasets of a ``kind``."""
+    sent = _fields()
+    name = _name_in(sent)
+    kind = _kind_named(str(sent.get("kind", "")))
+    classes = sent.get("classes") or []
+    with services().store.creation() as new_folder:
+        root = services().roots.resolve(str(sent.get("folder", "")), "folder")
+        job = LabelsJob.create(
+            new_folder(),
+            name=name,
+            owner=current_username(request),
+            group=str(sent.get("group_name", "")).strip()[:NAME_LENGTH],
+            kind=kind.name,
+            root=str(root),
+        )
+        _ = job.form  # refuses other kinds
+        add_classes(job, classes.splitlines() if isinstance(classes, str) else [*map(str, classes)])
+        services().scheduler.submit(job)
+    return jsonify(serializers.brief(job))
+
+
+@blueprint.get("/labels/<job_id>")
+def show(job_id: str) -> str:
+    job = _find(job_id)
+    return render_in_turns(
+        "labels.html",
+        **serializers.page(job),
+        labels=_described(job),
+        titles=TITLES,
+    )
+
+
+@blueprint.get("/labels/<job_id>.json")
+@returns(Labels)
+def show_json(job_id: str) -> Response:
+    return jsonify(_described(_find(job_id)))
+
+
+@blueprint.post("/labels/<job_id>/list.json")
+@returns(BriefJob)
+def list_again(job_id: str) -> Response:
+    """Look for further images in the folder; those listed before keep their numbers and labels."""
+    job = _find(job_id)
+    check_owner(job)
+    if job.status.is_running:
+        raise NotReady(f"“{job.name}” is already reading its folder.", "Wait until it has finished.")
+    services().scheduler.resume(job, job.list_again)
+    return jsonify(serializers.brief(job))
+
+
+@blueprint.post("/labels/<job_id>/classes.json")
+@returns(Classes)
+def change_class(job_id: str) -> Response:
+    """Add a class with a ``name``, or change ``name``, ``color`` or ``is_deleted`` of that with the ``id``."""
+    job, sent = _find(job_id), _fields()
+    before = len(job.classes)
+    try:
+        number = msgspec.convert(sent.get("id"), int | None, strict=False)
+        if "is_deleted" in sent:
+            sent["is_deleted"] = msgspec.convert(sent["is_deleted"], bool, strict=False)
+        changed = job.changed_classes({**sent, "id": number})
+        classes = msgspec.convert(msgspec.to_builtins(changed), list[LabelClass])
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"The class is not valid: {error}.") from error
+    services().store.edit(job, classes=classes)
+    return jsonify(Classes(before if number is None else number, job.classes))
+
+
+@blueprint.get("/labels/<job_id>/images.json")
+@returns(ImagePage)
+def list_images(job_id: str) -> Response:
+    """Return images in one of the states ``state``, separated by commas, after the number ``after``."""
+    book = book_of(_find(job_id))
+    size = whole(request.args, "size", 100, 1, MOST_ROWS)
+    numbers = book.find(_chosen("state", STATES), _chosen("split", SPLITS))
+    after = whole(request.args, "after", -1, -1)
+    shown = numbers[numbers > after][:size].tolist()
+    more = bool(shown) and shown[-1] < numbers[-1]
+    return jsonify(ImagePage(len(numbers), book.rows(shown), shown[-1] if more else None))
+
+
+@blueprint.get("/labels/<job_id>/next.json")
+@returns(NextImages)
+def next_images(job_id: str) -> Response:
+    """Return open images that nobody else gets for two minutes.
+
+    ``client`` identifies the tab of a browser: while its images are open, it gets the same ones again.
+    """
+    book = book_of(_find(job_id))
+    client = request.args.get("client", "")[:64] or os.urandom(8).hex()
+    holder = f"{current_username(request) or ''}\n{client}"
+    without = [int(text) for text in request.args.get("without", "").split(",") if text.isdecimal()]
+    splits = _chosen("split", SPLITS)
+    chosen = book.lease(holder, whole(request.args, "count", 1, 1, MOST_LEASED), splits, without)
+    return jsonify(NextImages(book.rows(chosen), LEASE_SECONDS, len(book.find(OPEN, splits))))
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>.json")
+def show_image(job_id: str, number: int) -> Response:
+    """Return an image with its latest entry."""
+    book = book_of(_find(job_id))
+    row = book.row(number, book.image(number))
+    return jsonify({**as_json(row), **_entry_json(book.latest(number))})
+
+
+@blueprint.post("/labels/<job_id>/images/<int:number>.json")
+@returns(SavedLabel)
+def save(job_id: str, number: int) -> Response:
+    """Save an answer about an image, JSON.
+
+    The status is 409 if its latest entry is not ``rev``, with this entry; a repeated ``edit`` has no effect.
+    """
+    job = _find(job_id)
+    book = book_of(job)
+    image = book.image(number)
+    if image.reason:
+        raise BadRequest(f"{image.path} cannot be labeled: {image.reason}.")
+    services().store.check()
+    sent, by = in_thread(read_sent, request.get_data()), current_username(request) or ""
+    ids = {item.id for item in job.classes}
+    in_thread(job.form.check, sent, image.size, ids)
+    if sent.state == "reviewed":
+        _check_review(book.latest(number), sent, by)
+    mask, present = _drawn(sent, image, ids) if sent.mask is not UNSET and _is_new(sent.mask) else (None, [])
+    try:
+        rev = book.save(number, sent, by, mask, present)
+    except Conflict as conflict:
+        message = "This image was changed in the meantime."
+        body = error_body(
+            request.path, message, "Outdated", "Look at the other labels before you save yours."
+        )
+        row = book.row(number, image)
+        return make_response(jsonify({**body, "entry": {**as_json(row), **_entry_json(conflict.entry)}}), 409)
+    return jsonify(SavedLabel(rev))
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>/history.json")
+@returns(LabelHistory)
+def history(job_id: str, number: int) -> Response:
+    """Return the latest entries of an image, the newest first, or those ``before`` the entry with this number."""
+    book = book_of(_find(job_id))
+    book.image(number)
+    before = whole(request.args, "before", None, 1)
+
+    def read() -> list[dict[str, Any]]:
+        entries = zip(range(MOST_ENTRIES), book.log.history(number, before), strict=False)
+        return [_entry_json(entry) for _, entry in entries]
+
+    found = in_thread(read)
+    oldest = found[-1]["rev"] if found else 1
+    return jsonify(LabelHistory(found, oldest if oldest > 1 else None))
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>/picture")
+def picture(job_id: str, number: int) -> Response:
+    """Return an image as it is displayed: JPEG, PNG and WebP files as they are, others as one of these."""
+    image = book_of(job := _find(job_id)).image(number)
+    path = in_thread(_file_of, services().roots, job, image)
+    raw = in_thread(_open_raw, path, image.turn)
+    if raw is not None:
+        response = send_opened(raw[0], image.path.rpartition("/")[2], raw[1], max_age=PICTURE_SECONDS)
+    else:
+        encoding = "png" if image.width * image.height <= MAX_PNG_PIXELS else "jpg"
+        wanted = ResizedImage(str(path), 3, *image.size, "squash", encoding, images.MAX_PIXELS)
+        response = _decoded(wanted, "image/png" if encoding == "png" else "image/jpeg")
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>/thumbnail")
+def thumbnail(job_id: str, number: int) -> Response:
+    """Return an image as a JPEG file of at most 256 pixels on each side."""
+    image = book_of(job := _find(job_id)).image(number)
+    path = in_thread(_file_of, services().roots, job, image)
+    return _decoded(Thumbnail(str(path), THUMBNAIL_SIDE), "image/jpeg")
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>/mask")
+def mask(job_id: str, number: int) -> Response:
+    """Return the mask of an image, ids of classes as gray values: the latest one, or that of the entry ``rev``."""
+    job = _find(job_id)
+    book = book_of(job)
+    book.image(number)
+    rev = whole(request.args, "rev", None, 1)
+    entries = in_thread(lambda: [*book.log.history(number, None if rev is None else rev + 1)][:1])
+    if not entries or entries[0].mask is UNSET or (rev is not None and entries[0].rev != rev):
+        raise NotFound("This image has no mask.")
+    return send_job_file(job.folder, f"{MASKS_FOLDER}/{entries[0].mask}", "image/png")
+
+
+@blueprint.post("/labels/<job_id>/datasets.json")
+@returns(FrozenDataset)
+def create_dataset(job_id: str) -> Response:
+    """Create a dataset from the labels so far, with a ``name``; later changes do not affect it."""
+    job, sent = _find(job_id), _fields()
+    name, book = _name_in(sent), book_of(job)
+    has_gpu = any(device.is_gpu for device in services().devices.list())
+    with services().store.creation() as new_folder:
+        folder = new_folder()
+        recipe = freeze(
+            Request(
+                folder=str(job.folder),
+                target=str(folder),
+                kind=job.kind,
+                root=job.root,
+                classes=job.classes,
+                frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor),
+                settings={key: sent[key] for key in SETTINGS if sent.get(key) not in (None, "")},
+                device="gpu" if has_gpu else "cpu",
+            )
+        )
+        dataset = DatasetJob.create(
+            folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
+        )
+        services().scheduler.submit(dataset)
+    return jsonify(describe(FrozenDataset, serializers.brief(dataset), warnings=recipe.notes))
+
+
+@blueprint.get("/labels/<job_id>/export")
+@not_from_other_sites
+def export(job_id: str) -> Response:
+    """Stream the labels as a zip archive in a ``format``; the images are not in it."""
+    job = _find(job_id)
+    name = choice(request.args, "format", job.form.formats[0], job.form.formats)
+    collection = Collection(job.folder, job.classes, job.form.field, book_of(job).log.cursor)
+    archive = LabelExport(collection, name)
+    response = archive_response(f"{job.id}_{name}", "zip", _pieces(archive))
+    response.call_on_close(archive.close)
+    return response
+
+
+def _pieces(archive: LabelExport) -> Iterator[bytes]:
+    yield from stream("zip", archive.entries())
+
+
+def _find(job_id: str) -> LabelsJob:
+    return services().store.get(job_id, LabelsJob)
+
+
+def _fields() -> dict[str, Any]:
+    """Return the fields of a request, of a form or of a JSON object; raises BadRequest."""
+    if not request.is_json:
+        return dict(request.form.items())
+    sent = request.get_json()
+    if not isinstance(sent, dict):
+        raise BadRequest("Send a JSON object.")
+    return sent
+
+
+def _name_in(sent: dict[str, Any]) -> str:
+    name = str(sent.get("name", "")).strip()
+    if not 0 < len(name) <= NAME_LENGTH:
+        raise BadRequest(f"The name must have 1 to {NAME_LENGTH} characters.")
+    return name
+
+
+def _kind_named(text: str) -> Kind:
+    found = next((kind for kind in all_kinds().values() if text in (kind.name, kind.route)), None)
+    if found is None:
+        raise BadRequest(f"There is no kind “{text[:40]}”.", "An example is images/detection.")
+    return found
+
+
+def _chosen(name: str, options: tuple[str, ...]) -> list[str]:
+    """Return the ``options`` that an argument of the query lists, by default all; raises BadRequest."""
+    chosen = [text for text in request.args.get(name, "").split(",") if text] or [*options]
+    if wrong := next((text for text in chosen if text not in options), None):
+        raise BadRequest(f"There is no {name} “{wrong[:40]}”.", f"Use some of {', '.join(options)}.")
+    return chosen
+
+
+def _described(job: LabelsJob) -> Labels:
+    book = book_of(job)
+    states = services().scheduler.task_state(job, job.tasks[0])
+    return describe(
+        Labels,
+        serializers.row(job),
+        kind=job.data_kind.route,
+        field=job.form.field,
+        folder=job.root,
+        classes=job.classes,
+        images=len(book.images),
+        states=book.count_states(),
+        splits=book.count_splits(),
+        images_of_classes={str(item.id): book.log.of_classes[item.id] for item in job.classes},
+        cursor=book.log.cursor,
+        formats=[*job.form.formats],
+        warnings=states.warnings,
+    )
+
+
+def _entry_json(entry: Entry | None) -> dict[str, Any]:
+    """Return an entry with all its fields that are set."""
+    if entry is None:
+        return {}
+    set_fields: dict[str, Any] = msgspec.to_builtins(entry)
+    del set_fields["image"]
+    set_fields.pop("prev", None)
+    return {"state": entry.state, "by": entry.by, **set_fields}
+
+
+def _check_review(latest: Entry | None, sent: Sent, by: str) -> None:
+    """Raise BadRequest unless the entry to review is finished, and by somebody else."""
+    if latest is not None and latest.rev != sent.rev:
+        return  # a conflict, or sent before
+    if latest is None or latest.state not in FINISHED:
+        raise BadRequest("This image is not labeled yet.", "Only labeled images can be reviewed.")
+    if by and latest.by == by and latest.state == "labeled":
+        raise BadRequest("You have labeled this image yourself.", "Let somebody else review it.")
+
+
+def _is_new(mask: str) -> bool:
+    return not mask.endswith(".png")
+
+
+def _drawn(sent: Sent, image: ListedImage, ids: set[int]) -> tuple[bytes, list[int]]:
+    """Return the mask in a request as a PNG file, and the classes in it; raises BadRequest."""
+    assert isinstance(sent.mask, str)
+    try:
+        data = base64.b64decode(sent.mask, validate=True)
+        drawn = services().decoder.run(DrawnMask(data))
+    except binascii.Error as error:
+        raise BadRequest("The mask is not a PNG file in Base64.") from error
+    except UnusableImage as error:
+        raise BadRequest(f"The mask cannot be read: {error.reason}.") from error
+    if (drawn.width, drawn.height) != image.size:
+        raise BadRequest(
+            f"The mask has {drawn.width}×{drawn.height} pixels, but the image has {image.width}×{image.height}."
+        )
+    present = [*map(int, drawn.texts)]
+    if unknown := [number for number in present if number not in ids]:
+        raise BadRequest(f"There is no class {unknown[0]}.", "Load the classes again.")
+    return drawn.data, present
+
+
+def _file_of(roots: Roots, job: LabelsJob, image: ListedImage) -> Path:
+    """Return the file of an image; raises NotFound. It reads the file system."""
+    path = Path(job.root) / image.path
+    if not roots.contain(path) or not path.is_file():
+        raise NotFound(f"{image.path} is no longer in the folder of the images.")
+    return Path(os.path.realpath(path))
+
+
+def _open_raw(path: Path, turn: int) -> tuple[BinaryIO, str] | None:
+    """Open a file that browsers display themselves, and return its type; None for others.
+
+    Not all of them turn PNG and WebP files.
+    """
+    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
+    head = file.read(12)
+    file.seek(0)
+    media = browser_type(head)
+    if media is None or (turn != 1 and media != "image/jpeg"):
+        file.close()
+        return None
+    return file, media
+
+
+def _decoded(wanted: ResizedImage | Thumbnail, media: str) -> Response:
+    """Return a picture of a file, which is kept for the next time while the file does not change."""
+    state = in_thread(os.stat, wanted.path)
+    key, pictures = f"{wanted}/{state.st_mtime_ns}/{state.st_size}", services().pictures
+    data = in_thread(pictures.find, key)
+    if data is None:
+        try:
+            data = services().decoder.run(wanted).data
+        except UnusableImage as error:
+            raise NotFound("This image cannot be decoded.", error.reason) from error
+        in_thread(pictures.save, key, data)
+    headers = {"Cache-Control": f"private, max-age={PICTURE_SECONDS}"}
+    return Response(data, mimetype=media, headers=headers)

@@ -1,0 +1,157 @@
+"""The log of labels: durable, numbered entries per image, whatever is repeated, conflicts or is cut off."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from digits.core.errors import BadRequest
+from digits.core.files import UnreadableFile
+from digits.kinds.labeling.answers import Object, Sent
+from digits.kinds.labeling.log import LABELS_FILE, Conflict, LabelLog
+from tests.failing_disk import failing_disk
+
+
+def sent(rev: int, edit: str, **fields: Any) -> Sent:
+    return Sent(rev=rev, edit=edit, **{"label": 1, **fields})
+
+
+def open_log(folder: Path) -> LabelLog:
+    log = LabelLog(folder)
+    log.update()
+    return log
+
+
+def contents(log: LabelLog) -> list[list[tuple[int, str]]]:
+    """Return the numbers and the edits of all entries of each image, the oldest first."""
+    return [
+        [(entry.rev, entry.edit) for entry in log.history(image)][::-1] for image in range(len(log.states))
+    ]
+
+
+def test_entries_of_an_image_are_linked_and_counted(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.extend(4)
+    assert log.save(2, sent(0, "a"), "ada") == 1
+    assert log.save(0, sent(0, "b", label=3), "ada") == 1
+    assert log.save(2, sent(1, "c", state="skipped", label=0), "grace") == 2
+    for each in (log, open_log(tmp_path)):
+        each.extend(4)
+        assert contents(each) == [[(1, "b")], [], [(1, "a"), (2, "c")], []]
+        assert +each.counts == {"none": 2, "labeled": 1, "skipped": 1}
+        assert +each.of_classes == {3: 1, 0: 1}
+        latest = each.latest(2)
+        assert latest is not None and (latest.by, latest.state, latest.label) == ("grace", "skipped", 0)
+        assert each.latest(1) is None
+        assert [entry.edit for entry in each.history(2, before=2)] == ["a"]
+
+
+def test_a_repeated_edit_has_no_effect_even_after_others(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    assert log.save(0, sent(0, "a"), "ada") == 1
+    assert log.save(0, sent(0, "a"), "ada") == 1
+    assert log.save(0, sent(1, "b"), "ada") == 2
+    # The response was lost: the client sends both again, also on top of what it has seen meanwhile.
+    for repeated in (sent(0, "a"), sent(1, "b"), sent(2, "b"), sent(2, "a")):
+        assert log.save(0, repeated, "ada") == (1 if repeated.edit == "a" else 2)
+    assert contents(open_log(tmp_path)) == [[(1, "a"), (2, "b")]]
+
+
+def test_an_edit_of_an_older_entry_is_a_conflict_with_the_latest(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(0, sent(0, "a"), "ada")
+    for rev in (0, 2):
+        with pytest.raises(Conflict) as raised:
+            log.save(0, sent(rev, "other"), "grace")
+        assert raised.value.entry is not None and raised.value.entry.edit == "a"
+    with pytest.raises(Conflict) as raised:
+        log.save(1, sent(1, "other"), "grace")
+    assert raised.value.entry is None
+    assert contents(log) == [[(1, "a")]]
+
+
+def test_masks_are_files_of_their_own_that_entries_can_keep(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(3, Sent(rev=0, edit="a", mask="data"), "ada", b"first", [0, 2])
+    log.save(3, Sent(rev=1, edit="b", state="reviewed", mask="3-1.png"), "grace")
+    log.save(3, Sent(rev=2, edit="c", mask="data"), "ada", b"second", [1])
+    assert [(entry.mask, entry.labels) for entry in log.history(3)] == [
+        ("3-3.png", [1]), ("3-1.png", [0, 2]), ("3-1.png", [0, 2]),
+    ]  # fmt: skip
+    assert {path.name: path.read_bytes() for path in (tmp_path / "masks").iterdir()} == {
+        "3-1.png": b"first", "3-3.png": b"second",
+    }  # fmt: skip
+    for other in ("3-1.png", "../labels.png", "4-1.png"):
+        with pytest.raises(BadRequest, match="not the present mask"):
+            log.save(3, Sent(rev=3, edit="d", mask=other), "ada")
+    assert +open_log(tmp_path).of_classes == {1: 1}
+
+
+def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(0, sent(0, "a"), "ada")
+    before = (tmp_path / LABELS_FILE).read_bytes()
+    with failing_disk(tmp_path, errno.ENOSPC), pytest.raises(OSError, match="space"):
+        log.save(0, sent(1, "b"), "ada")
+    assert (tmp_path / LABELS_FILE).read_bytes() == before
+    assert log.save(0, sent(1, "b"), "ada") == 2
+    assert contents(open_log(tmp_path)) == [[(1, "a"), (2, "b")]]
+
+
+def test_an_answer_that_no_line_can_contain_is_refused(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    ring = [float(number) for number in range(300_000)]
+    with pytest.raises(BadRequest, match="larger than the limit"):
+        log.save(0, Sent(rev=0, edit="a", objects=[Object(class_=0, rings=[ring])]), "ada")
+    assert contents(open_log(tmp_path)) == []
+
+
+def test_entries_that_are_not_linked_are_damage(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(0, sent(0, "a"), "ada")
+    log.save(1, sent(0, "b"), "ada")
+    path = tmp_path / LABELS_FILE
+    path.write_text(path.read_text().replace('"image":1,', '"image":1,"prev":0,'))
+    with pytest.raises(UnreadableFile, match="is not of image 1"):
+        list(open_log(tmp_path).history(1))
+
+
+@settings(max_examples=60)
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=12), st.floats(0, 1), st.integers(0, 3))
+def test_a_log_cut_at_any_byte_is_read_up_to_its_last_whole_entry(
+    tmp_path_factory: pytest.TempPathFactory, images: list[int], part: float, image: int
+) -> None:
+    folder = tmp_path_factory.mktemp("job")
+    log, ends, states = open_log(folder), [0], []
+    for number, changed in enumerate(images):
+        states.append(contents(log))
+        log.save(changed, sent(log.rev(changed), f"{number}"), "ada")
+        ends.append(log.cursor)
+    states.append(contents(log))
+    cut = round(part * ends[-1])
+    with open(folder / LABELS_FILE, "r+b") as file:
+        file.truncate(cut)
+    whole = max(number for number, end in enumerate(ends) if end <= cut)
+    found = contents(again := open_log(folder))
+    assert found == states[whole][: len(found)]
+    assert not any(states[whole][len(found) :])
+    # The next entry replaces the rest of the line.
+    assert again.save(image, sent(again.rev(image), "new"), "ada") == len(list(again.history(image)))
+    assert contents(open_log(folder)) == contents(again)
+    shutil.rmtree(folder)
+
+
+def test_a_part_of_the_log_is_a_state_before(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(0, sent(0, "a"), "ada")
+    place = log.cursor
+    log.save(0, sent(1, "b"), "ada")
+    before = LabelLog(tmp_path)
+    before.update(place)
+    assert contents(before) == [[(1, "a")]]
