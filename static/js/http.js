@@ -15,12 +15,12 @@ export function advanceLiveCursor(fresh) {
 
 /**
  * A response that is not 2xx. `message` and `hint` are for users, and `box` is the markup that shows them; `line` is that
- * of an error in the user's network; `errors` are those of the fields of a form.
+ * of an error in the user's network; `errors` are those of the fields of a form; `body` is the JSON response, if it is one.
  */
 export class RequestError extends Error {
-  constructor(message, { status = 0, hint = '', box = '', line = null, errors = null } = {}) {
+  constructor(message, { status = 0, hint = '', box = '', line = null, errors = null, body = null } = {}) {
     super(message);
-    Object.assign(this, { status, hint, box, line, errors });
+    Object.assign(this, { status, hint, box, line, errors, body });
   }
 }
 
@@ -88,5 +88,5 @@ async function errorOf(response) {
     (body?.errors ? Object.values(body.errors).flat().join(' ') : null) ??
     (body === null && text && text.length < 300 && !text.includes('<') ? text : `The server answered ${response.status} ${response.statusText}.`);
   const { hint, box, line } = Object(error);
-  return new RequestError(message, { status: response.status, hint, box, line, errors: body?.errors });
+  return new RequestError(message, { status: response.status, hint, box, line, errors: body?.errors, body });
 }

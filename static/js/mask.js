@@ -22,6 +22,10 @@ export class Mask {
     return this.pixels[Math.floor(y) * this.width + Math.floor(x)];
   }
 
+  get isEmpty() {
+    return this.pixels.every((value) => value === UNLABELED);
+  }
+
   contains(x, y) {
     return x >= 0 && y >= 0 && x < this.width && y < this.height;
   }

@@ -1,0 +1,340 @@
+// Labeling images: tools, classes, the list of objects, the order of images, and saving.
+
+import { toast } from './dialog.js';
+import { button, element } from './element.js';
+import { countOf } from './format.js';
+import { getJson, request, wordsOf } from './http.js';
+import { KEYS, typesText } from './label_keys.js';
+import { KINDS } from './label_values.js';
+import { Outbox } from './outbox.js';
+import { bounds } from './shapes.js';
+
+// Without input for this long, nobody is labeling.
+const IDLE_SECONDS = 30;
+// The list of a crowd would take longer to draw than its objects.
+const LISTED = 200;
+
+const find = (id) => document.getElementById(id);
+const box = find('label');
+const { url, job, target, classes, count, n: first } = JSON.parse(box.dataset.labels);
+const image = find('label-image');
+let current = null;
+let active = { seconds: 0, last: performance.now() };
+// What the server answered about the next images, requested in advance, and the revisions that it confirmed.
+const ahead = new Map();
+const confirmed = new Map();
+
+const labels = new KINDS[target](find('label-frame'), image, { classes, changed: () => save(), shown, panel: find('label-numbers') });
+const { canvas } = labels;
+
+const outbox = await Outbox.open(job, {
+  send: post,
+  answered: (n, { rev }) => {
+    confirmed.set(n, rev);
+    if (current?.n === n) current.rev = rev;
+  },
+  refused,
+  shown: (waiting, error) => {
+    find('label-saved').textContent = error ? `Not saved yet: ${wordsOf(error)}` : waiting ? 'Saving…' : 'All changes are saved.';
+  },
+});
+
+// Saving
+
+async function post({ n, job: ofJob, isRefused, mask, ...change }) {
+  const body = JSON.stringify({ ...change, ...(mask && { mask: await base64(mask) }) });
+  return (await request(`${url}/images/${n}.json`, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } })).json();
+}
+
+const base64 = (blob) =>
+  new Promise((resolve) => {
+    const reader = new FileReader();
+    reader.onload = () => resolve(reader.result.split(',')[1]);
+    reader.readAsDataURL(blob);
+  });
+
+/** Saves what is on the page. Without objects, an image that is labeled is known to be empty. */
+async function save(state = 'labeled') {
+  const { n, rev, model } = current;
+  const { mask, ...value } = state === 'labeled' ? labels.value : {};
+  const about = { state, seconds: Math.round(10 * active.seconds) / 10, ...(model && { model }), ...value };
+  Object.assign(current, { state });
+  shown();
+  outbox.put(n, rev, mask ? { ...about, mask: await mask.toPng() } : about);
+}
+
+/** Shows a change that the server refused, because it is wrong or somebody else labeled the image. */
+function refused({ n }, error) {
+  if (error.status === 400) {
+    toast(`Image ${n + 1}: ${wordsOf(error)}`, 'danger', 12);
+    outbox.drop(n);
+    if (current?.n === n) open(n);
+    return;
+  }
+  const dialog = find('label-conflict');
+  const { entry } = error.body;
+  dialog.querySelector('[data-words]').textContent = `${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry)} Your labels: ${wordsOfEntry(outbox.find(n))}`;
+  dialog.onclose = async () => {
+    if (dialog.returnValue === 'mine') await outbox.resend(n, entry.rev);
+    else {
+      outbox.drop(n);
+      if (current?.n === n) await open(n);
+    }
+  };
+  dialog.showModal();
+}
+
+function wordsOfEntry({ state, objects, label, labels: several, numbers, mask }) {
+  const name = (index) => classes[index]?.name ?? index;
+  const words = objects ? countOf(objects.length, 'object') : several ? several.map(name).join(', ') || 'no label' : numbers ? numbers.join(', ') : mask ? 'a mask' : label === undefined ? '' : name(label);
+  return words ? `${state}, ${words}.` : `${state}.`;
+}
+
+// Images
+
+const about = (n) => {
+  if (!ahead.has(n)) ahead.set(n, getJson(`${url}/images/${n}.json`));
+  return ahead.get(n);
+};
+
+/** Shows image `n`. What another person changed since it was requested in advance is found when it is saved. */
+async function open(n) {
+  canvas.cancel();
+  outbox.flush();
+  let found;
+  try {
+    found = await about(n);
+    // The request may have overtaken the one that saved.
+    if (found.rev < confirmed.get(n)) found = await getJson(`${url}/images/${n}.json`);
+  } catch (error) {
+    ahead.delete(n);
+    toast(wordsOf(error), 'danger');
+    return;
+  }
+  ahead.clear();
+  const waiting = outbox.find(n);
+  const isOpen = !found.state || found.state === 'unlabeled';
+  image.src = `${url}/images/${n}/picture`;
+  image.alt = found.path;
+  await image.decode().catch(() => toast(`Image ${n + 1} cannot be shown.`, 'danger'));
+  // Images of the validation and the test split come without proposals.
+  const proposal = isOpen ? found.predicted : null;
+  current = { ...found, model: proposal?.model, state: waiting?.state ?? found.state };
+  active = { seconds: 0, last: performance.now() };
+  await labels.load(waiting ?? proposal ?? found, found);
+  history.replaceState(null, '', `${url}/images/${n}`);
+  find('label-file').textContent = found.path;
+  find('label-place').textContent = `${(n + 1).toLocaleString('en')} of ${count.toLocaleString('en')}`;
+  shown();
+  preload(n + 1);
+}
+
+function preload(n) {
+  if (n >= count) return;
+  about(n).catch(() => ahead.delete(n));
+  new Image().src = `${url}/images/${n}/picture`;
+}
+
+/** Opens the next image that nobody labeled, after what is on the page is saved. */
+async function openNext() {
+  outbox.flush();
+  try {
+    const { n } = await getJson(`${url}/next.json?after=${current.n}`);
+    if (n === null) toast('All images are labeled.');
+    else await open(n);
+  } catch (error) {
+    toast(wordsOf(error), 'danger');
+  }
+}
+
+async function copyPrevious() {
+  for (let n = current.n - 1; n >= Math.max(0, current.n - 20); n--) {
+    const entry = await getJson(`${url}/images/${n}.json`);
+    if (entry.state !== 'labeled' && entry.state !== 'reviewed') continue;
+    if (entry.objects) canvas.paste(entry.objects);
+    else {
+      await labels.load(entry, current);
+      await save();
+    }
+    return;
+  }
+  toast('None of the 20 images before this one is labeled.', 'info');
+}
+
+const actions = {
+  next: () => current.n + 1 < count && open(current.n + 1),
+  previous: () => current.n && open(current.n - 1),
+  async accept() {
+    if (canvas.finish?.()) return;
+    if (labels.needsValue && labels.isEmpty) {
+      toast(`Choose ${target === 'numbers' ? 'all numbers' : 'a class'} first, or skip the image.`, 'info');
+      return;
+    }
+    await save();
+    await openNext();
+  },
+  async skip() {
+    const isSkipped = current.state === 'skipped';
+    await save(isSkipped ? 'unlabeled' : 'skipped');
+    if (!isSkipped) await openNext();
+  },
+  copy: copyPrevious,
+  undo: () => canvas.undo(),
+  redo: () => canvas.redo(),
+  fit: () => canvas.zoom.reset(),
+  help: () => find('label-help').showModal(),
+  hide: () => {
+    canvas.isHidden = !canvas.isHidden;
+    canvas.draw();
+  },
+};
+
+async function choose(index) {
+  if (!(index in classes)) return;
+  labels.choose(index);
+  if (labels.goesOn) await openNext();
+}
+
+// The side
+
+function shown() {
+  if (!current) return;
+  for (const tool of find('label-tools').querySelectorAll('[data-tool]')) tool.setAttribute('aria-pressed', String(tool.dataset.tool === canvas.tool));
+  for (const [index, item] of [...find('label-classes').children].entries()) item.setAttribute('aria-pressed', String(labels.chosen.includes(index)));
+  const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
+  find('label-state').textContent = words[current.state] ?? (current.model ? 'Proposed' : 'Not labeled');
+  find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
+  if (canvas.objects) listObjects();
+}
+
+function listObjects() {
+  const { objects, selected } = canvas;
+  const list = find('label-objects');
+  find('label-count').textContent = objects.length.toLocaleString('en');
+  const listed = objects.slice(0, LISTED);
+  while (list.children.length > listed.length) list.lastChild.remove();
+  for (const [at, object] of listed.entries()) {
+    const item = list.children[at] ?? list.appendChild(element('li', '', button('button button-small', '', () => canvas.select(canvas.objects[at]))));
+    const { name, color } = classes[object.class] ?? { name: '?', color: '#888888' };
+    const words = `${name}${object.rings ? ', polygon' : ''}${object.from ? ', proposed' : ''}`;
+    if (item.title !== words) {
+      item.title = words;
+      item.firstChild.replaceChildren(element('span', { class: 'class-swatch', '--color': color }), element('span', 'clipped', words));
+    }
+    item.firstChild.setAttribute('aria-pressed', String(object === selected));
+  }
+  const edges = find('label-edges');
+  edges.hidden = !selected?.box;
+  if (edges.hidden || edges.contains(document.activeElement)) return;
+  for (const [at, value] of bounds(selected).entries()) edges.querySelectorAll('input')[at].value = value;
+}
+
+find('label-edges').addEventListener('change', ({ currentTarget }) => {
+  const values = [...currentTarget.querySelectorAll('input')].map((input) => input.valueAsNumber);
+  const [left, top, right, bottom] = values;
+  const isInside = left >= 0 && top >= 0 && right <= current.width && bottom <= current.height;
+  if (isInside && right - left >= 1 && bottom - top >= 1) canvas.change(canvas.selected, { box: values });
+  else toast('The box must be inside of the image, and at least one pixel wide and high.', 'info');
+});
+
+for (const [tool, words, key] of labels.tools) {
+  const made = button('button button-small', '', () => canvas.setTool(tool));
+  made.dataset.tool = tool;
+  made.title = `${words} (${key.toUpperCase()})`;
+  made.append(words, element('kbd', '', key.toUpperCase()));
+  find('label-tools').prepend(made);
+}
+find('label-tools').prepend(...[...find('label-tools').querySelectorAll('[data-tool]')].reverse());
+if (labels.keys.length) {
+  find('label-classes').append(
+    ...classes.map(({ name, color }, index) => {
+      const made = button('button button-small', '', () => choose(index));
+      made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[index] ? element('kbd', '', labels.keys[index].toUpperCase()) : '');
+      return made;
+    }),
+  );
+}
+
+// Keys
+
+const toolKeys = Object.fromEntries(labels.tools.map(([tool, , key]) => [key, () => canvas.setTool(tool)]));
+const classKeys = Object.fromEntries(labels.keys.map((key, index) => [key, () => choose(index)]));
+const NUDGES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+const keys = {
+  ArrowRight: actions.next,
+  d: actions.next,
+  ArrowLeft: actions.previous,
+  a: actions.previous,
+  Enter: actions.accept,
+  c: actions.copy,
+  x: actions.skip,
+  e: () => 'isErasing' in canvas && ((canvas.isErasing = !canvas.isErasing), canvas.draw()),
+  '[': () => canvas.resize?.(1 / 1.25),
+  ']': () => canvas.resize?.(1.25),
+  '.': () => canvas.step?.(1),
+  ',': () => canvas.step?.(-1),
+  Delete: () => canvas.erase?.(),
+  Backspace: () => canvas.erase?.(),
+  Escape: () => canvas.cancel() || canvas.select?.(null),
+  f: actions.fit,
+  h: actions.hide,
+  '+': () => canvas.zoom.in(),
+  '=': () => canvas.zoom.in(),
+  '-': () => canvas.zoom.out(),
+  '?': actions.help,
+  '/': () => find('label-search').focus(),
+  ...toolKeys,
+  ...classKeys,
+};
+
+document.addEventListener('keydown', (event) => {
+  const { key, target: at } = event;
+  if (document.querySelector('dialog[open]') || event.altKey) return;
+  if (typesText(at)) {
+    if (key === 'Enter' && target === 'numbers') (at.dispatchEvent(new Event('change')), actions.accept());
+    else if (key === 'Escape') find('label-frame').focus();
+    return;
+  }
+  if (at.closest?.('button, a, summary') && (key === 'Enter' || key === ' ')) return;
+  let act = keys[key.length === 1 ? key.toLowerCase() : key];
+  if (event.ctrlKey || event.metaKey) act = { z: event.shiftKey ? actions.redo : actions.undo, Z: actions.redo, y: actions.redo }[key];
+  else if (key === ' ') act = () => pan(true);
+  else if (event.shiftKey && NUDGES[key]) act = () => canvas.nudge?.(...NUDGES[key]);
+  if (!act) return;
+  event.preventDefault();
+  act();
+});
+document.addEventListener('keyup', ({ key }) => key === ' ' && pan(false));
+
+function pan(isPanning) {
+  canvas.isPanning = isPanning;
+  canvas.draw();
+}
+
+/** Finds a class by its name: Enter chooses the first one that is shown. */
+find('label-search').addEventListener('input', ({ target: { value } }) => {
+  for (const item of find('label-classes').children) item.hidden = !item.querySelector('bdi').textContent.toLowerCase().includes(value.trim().toLowerCase());
+});
+find('label-search').addEventListener('keydown', (event) => {
+  if (event.key !== 'Enter') return;
+  event.preventDefault();
+  find('label-classes').querySelector('button:not([hidden])')?.click();
+  Object.assign(event.target, { value: '' }).dispatchEvent(new Event('input'));
+  find('label-frame').focus();
+});
+
+document.addEventListener('click', ({ target: at }) => actions[at.closest('[data-act]')?.dataset.act]?.());
+for (const name of ['keydown', 'pointermove', 'pointerdown', 'wheel']) {
+  const count = () => {
+    const now = performance.now();
+    active.seconds += Math.min(IDLE_SECONDS, (now - active.last) / 1000);
+    active.last = now;
+  };
+  document.addEventListener(name, count, { passive: true, capture: true });
+}
+
+find('label-keys').append(
+  ...KEYS.map(([title, rows]) => element('section', '', element('h3', '', title), element('dl', 'facts', ...rows.flatMap(([key, words]) => [element('dt', '', element('kbd', '', key)), element('dd', '', words)])))),
+);
+await open(first);
+find('label-frame').focus();

@@ -1,0 +1,190 @@
+// What people label, for each kind of labels: objects, masks, one class, any number of classes, or numbers.
+//
+// Each has a `canvas`; `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted; `choose`
+// does what the key of a class means; `isEmpty` tells whether nothing is labeled.
+
+import { element } from './element.js';
+import { request } from './http.js';
+import { ImageCanvas } from './image_canvas.js';
+import { Mask } from './mask.js';
+import { MaskCanvas } from './mask_canvas.js';
+import { ObjectCanvas } from './object_canvas.js';
+
+const DIGITS = [...'1234567890'];
+// Letters that mean nothing else on the page.
+const LETTERS = [...'qwrtyuiogjklzn'];
+
+class Objects {
+  tools = [['box', 'Box', 'b'], ['polygon', 'Polygon', 'p'], ['select', 'Select', 'v']];
+  keys = DIGITS;
+
+  constructor(frame, image, options) {
+    this.canvas = new ObjectCanvas(frame, image, options);
+  }
+
+  load({ objects = [] }, { width, height }) {
+    this.canvas.load(objects, width, height);
+  }
+
+  get value() {
+    return { objects: this.canvas.values };
+  }
+
+  get isEmpty() {
+    return !this.canvas.objects.length;
+  }
+
+  get chosen() {
+    return [this.canvas.selected?.class ?? this.canvas.class];
+  }
+
+  choose(index) {
+    this.canvas.setClass(index);
+  }
+}
+
+class Masks {
+  tools = [['brush', 'Brush', 'b'], ['polygon', 'Outline', 'p'], ['fill', 'Fill', 'g']];
+  keys = DIGITS;
+
+  constructor(frame, image, options) {
+    this.canvas = new MaskCanvas(frame, image, options);
+  }
+
+  async load({ mask }, { width, height }) {
+    const file = mask instanceof Blob ? mask : mask ? await (await request(mask)).blob() : null;
+    this.canvas.load(file && (await Mask.fromPng(file)), width, height);
+  }
+
+  get value() {
+    return { mask: this.canvas.mask };
+  }
+
+  get isEmpty() {
+    return this.canvas.mask.isEmpty;
+  }
+
+  get chosen() {
+    return [this.canvas.class];
+  }
+
+  choose(index) {
+    this.canvas.setClass(index);
+  }
+}
+
+/** A picture that is only looked at. */
+class Picture extends ImageCanvas {
+  pointer = 'default';
+
+  press() {
+    return { pans: true };
+  }
+
+  paint() {}
+
+  undo() {
+    this.previous?.();
+  }
+
+  redo() {}
+}
+
+class Values {
+  tools = [];
+  keys = [...DIGITS, ...LETTERS];
+  chosen = [];
+
+  constructor(frame, image, { changed, shown }) {
+    this.canvas = new Picture(frame, image);
+    Object.assign(this, { changed, shown });
+  }
+
+  load(entry, { width, height }) {
+    this.canvas.setSize(width, height);
+    this.set(this.read(entry));
+    this.canvas.previous = null;
+  }
+
+  set(chosen) {
+    this.chosen = chosen;
+    this.shown();
+  }
+
+  /** Changes what is chosen. Undo takes back the latest change. */
+  change(chosen) {
+    const before = this.chosen;
+    this.canvas.previous = () => this.change(before);
+    this.set(chosen);
+    this.changed();
+  }
+
+  get isEmpty() {
+    return !this.chosen.length;
+  }
+}
+
+class OneClass extends Values {
+  // The next image follows each choice: nothing else is labeled.
+  goesOn = true;
+  // An image without a class is not labeled, while one without objects is.
+  needsValue = true;
+
+  read({ label }) {
+    return label === undefined || label === null ? [] : [label];
+  }
+
+  get value() {
+    return { label: this.chosen[0] };
+  }
+
+  choose(index) {
+    this.change([index]);
+  }
+}
+
+class ManyClasses extends Values {
+  read({ labels = [] }) {
+    return labels;
+  }
+
+  get value() {
+    return { labels: this.chosen };
+  }
+
+  choose(index) {
+    this.change(this.chosen.includes(index) ? this.chosen.filter((other) => other !== index) : [...this.chosen, index].sort((a, b) => a - b));
+  }
+}
+
+class Numbers extends Values {
+  keys = [];
+  needsValue = true;
+
+  constructor(frame, image, options) {
+    super(frame, image, options);
+    this.fields = options.classes.map(({ name }) => {
+      const input = element('input', { class: 'input', type: 'number', step: 'any' });
+      input.addEventListener('change', () => this.change(this.fields.map(({ field }) => field.valueAsNumber)));
+      return { field: input, label: element('label', 'stack stack-tight small', name, input) };
+    });
+    options.panel.replaceChildren(...this.fields.map(({ label }) => label));
+  }
+
+  read({ numbers = [] }) {
+    for (const [at, { field }] of this.fields.entries()) field.value = numbers[at] ?? '';
+    return numbers;
+  }
+
+  get value() {
+    return { numbers: this.chosen };
+  }
+
+  get isEmpty() {
+    return this.chosen.length < this.fields.length || !this.chosen.every(Number.isFinite);
+  }
+
+  choose() {}
+}
+
+export const KINDS = { objects: Objects, mask: Masks, label: OneClass, labels: ManyClasses, numbers: Numbers };
