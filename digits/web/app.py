@@ -40,6 +40,7 @@ from digits.web.jobs import views as job_views
 from digits.web.jobs.activities import Activity, add_activities
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
+from digits.web.labels import pages as label_pages
 from digits.web.labels import views as label_views
 from digits.web.models import (
     augmentation,
@@ -161,6 +162,7 @@ def create_app(
         batches,
         uploads,
         label_views,
+        label_pages,
     ):
         app.register_blueprint(views.blueprint)
     add_activities(app, ACTIVITIES)

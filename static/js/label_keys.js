@@ -8,6 +8,7 @@ export const KEYS = [
       ['← A', 'previous image'],
       ['Enter', 'accept, and open the next image to label'],
       ['X', 'skip the image, or take it back'],
+      ['R', 'mark what somebody else labeled as reviewed'],
       ['C', 'copy the labels of the labeled image before'],
     ],
   ],

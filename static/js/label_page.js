@@ -3,9 +3,10 @@
 import { toast } from './dialog.js';
 import { button, element } from './element.js';
 import { countOf } from './format.js';
-import { getJson, request, wordsOf } from './http.js';
+import { getJson, request, uniqueName, wordsOf } from './http.js';
 import { KEYS, typesText } from './label_keys.js';
 import { KINDS } from './label_values.js';
+import { IGNORED } from './mask.js';
 import { Outbox } from './outbox.js';
 import { bounds } from './shapes.js';
 
@@ -16,15 +17,19 @@ const LISTED = 200;
 
 const find = (id) => document.getElementById(id);
 const box = find('label');
-const { url, job, target, classes, count, n: first } = JSON.parse(box.dataset.labels);
+const { url, job, field, classes, count, user, n: first } = JSON.parse(box.dataset.labels);
+const shownClasses = classes.filter((item) => !item.is_deleted);
+// Identifies this tab to the server, which gives its images to nobody else.
+const client = uniqueName().slice(0, 60);
 const image = find('label-image');
 let current = null;
 let active = { seconds: 0, last: performance.now() };
 // What the server answered about the next images, requested in advance, and the revisions that it confirmed.
 const ahead = new Map();
 const confirmed = new Map();
+let following = null;
 
-const labels = new KINDS[target](find('label-frame'), image, { classes, changed: () => save(), shown, panel: find('label-numbers') });
+const labels = new KINDS[field](find('label-frame'), image, { classes, changed: () => save(), shown, panel: find('label-numbers') });
 const { canvas } = labels;
 
 const outbox = await Outbox.open(job, {
@@ -55,12 +60,12 @@ const base64 = (blob) =>
 
 /** Saves what is on the page. Without objects, an image that is labeled is known to be empty. */
 async function save(state = 'labeled') {
-  const { n, rev, model } = current;
-  const { mask, ...value } = state === 'labeled' ? labels.value : {};
-  const about = { state, seconds: Math.round(10 * active.seconds) / 10, ...(model && { model }), ...value };
+  const { n, rev } = current;
+  const { mask, ...value } = state === 'labeled' || state === 'reviewed' ? labels.value : {};
+  const entry = { state, seconds: Math.round(10 * active.seconds) / 10, ...value };
   Object.assign(current, { state });
   shown();
-  outbox.put(n, rev, mask ? { ...about, mask: await mask.toPng() } : about);
+  outbox.put(n, rev, mask ? { ...entry, mask: await mask.toPng() } : entry);
 }
 
 /** Shows a change that the server refused, because it is wrong or somebody else labeled the image. */
@@ -86,7 +91,7 @@ function refused({ n }, error) {
 
 function wordsOfEntry({ state, objects, label, labels: several, numbers, mask }) {
   const name = (index) => classes[index]?.name ?? index;
-  const words = objects ? countOf(objects.length, 'object') : several ? several.map(name).join(', ') || 'no label' : numbers ? numbers.join(', ') : mask ? 'a mask' : label === undefined ? '' : name(label);
+  const words = objects ? countOf(objects.length, 'object') : several ? several.map(name).join(', ') || 'no label' : numbers ? Object.values(numbers).join(', ') : mask ? 'a mask' : label === undefined ? '' : name(label);
   return words ? `${state}, ${words}.` : `${state}.`;
 }
 
@@ -113,36 +118,37 @@ async function open(n) {
   }
   ahead.clear();
   const waiting = outbox.find(n);
-  const isOpen = !found.state || found.state === 'unlabeled';
+  const isOpen = found.state === 'none' || found.state === 'unlabeled';
   image.src = `${url}/images/${n}/picture`;
   image.alt = found.path;
   await image.decode().catch(() => toast(`Image ${n + 1} cannot be shown.`, 'danger'));
   // Images of the validation and the test split come without proposals.
   const proposal = isOpen ? found.predicted : null;
-  current = { ...found, model: proposal?.model, state: waiting?.state ?? found.state };
+  current = { ...found, url: `${url}/images/${n}`, isProposed: Boolean(proposal), state: waiting?.state ?? found.state };
   active = { seconds: 0, last: performance.now() };
-  await labels.load(waiting ?? proposal ?? found, found);
+  await labels.load(waiting ?? proposal ?? found, current);
   history.replaceState(null, '', `${url}/images/${n}`);
   find('label-file').textContent = found.path;
   find('label-place').textContent = `${(n + 1).toLocaleString('en')} of ${count.toLocaleString('en')}`;
   shown();
-  preload(n + 1);
+  following = getJson(`${url}/next.json?client=${client}&without=${n}`);
+  following.then(({ images: [next] }) => next && preload(next.n)).catch(() => {});
+  if (n + 1 < count) preload(n + 1);
 }
 
 function preload(n) {
-  if (n >= count) return;
   about(n).catch(() => ahead.delete(n));
   new Image().src = `${url}/images/${n}/picture`;
 }
 
-/** Opens the next image that nobody labeled, after what is on the page is saved. */
+/** Opens the next image that nobody has labeled. */
 async function openNext() {
-  outbox.flush();
   try {
-    const { n } = await getJson(`${url}/next.json?after=${current.n}`);
-    if (n === null) toast('All images are labeled.');
-    else await open(n);
+    const { images: [next] } = await following;
+    if (next) await open(next.n);
+    else toast('All images are labeled.');
   } catch (error) {
+    following = getJson(`${url}/next.json?client=${client}&without=${current.n}`);
     toast(wordsOf(error), 'danger');
   }
 }
@@ -153,7 +159,7 @@ async function copyPrevious() {
     if (entry.state !== 'labeled' && entry.state !== 'reviewed') continue;
     if (entry.objects) canvas.paste(entry.objects);
     else {
-      await labels.load(entry, current);
+      await labels.load(entry, { ...current, url: `${url}/images/${n}` });
       await save();
     }
     return;
@@ -167,7 +173,7 @@ const actions = {
   async accept() {
     if (canvas.finish?.()) return;
     if (labels.needsValue && labels.isEmpty) {
-      toast(`Choose ${target === 'numbers' ? 'all numbers' : 'a class'} first, or skip the image.`, 'info');
+      toast(`Choose ${field === 'numbers' ? 'all numbers' : 'a class'} first, or skip the image.`, 'info');
       return;
     }
     await save();
@@ -177,6 +183,13 @@ const actions = {
     const isSkipped = current.state === 'skipped';
     await save(isSkipped ? 'unlabeled' : 'skipped');
     if (!isSkipped) await openNext();
+  },
+  async review() {
+    if (current.state !== 'labeled' || (user && current.by === user)) toast('Only images that somebody else has labeled can be reviewed.', 'info');
+    else {
+      await save('reviewed');
+      await openNext();
+    }
   },
   copy: copyPrevious,
   undo: () => canvas.undo(),
@@ -189,9 +202,8 @@ const actions = {
   },
 };
 
-async function choose(index) {
-  if (!(index in classes)) return;
-  labels.choose(index);
+async function choose(id) {
+  labels.choose(id);
   if (labels.goesOn) await openNext();
 }
 
@@ -200,9 +212,9 @@ async function choose(index) {
 function shown() {
   if (!current) return;
   for (const tool of find('label-tools').querySelectorAll('[data-tool]')) tool.setAttribute('aria-pressed', String(tool.dataset.tool === canvas.tool));
-  for (const [index, item] of [...find('label-classes').children].entries()) item.setAttribute('aria-pressed', String(labels.chosen.includes(index)));
+  for (const item of box.querySelectorAll('[data-class]')) item.setAttribute('aria-pressed', String(labels.chosen.includes(Number(item.dataset.class))));
   const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
-  find('label-state').textContent = words[current.state] ?? (current.model ? 'Proposed' : 'Not labeled');
+  find('label-state').textContent = words[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
   find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
   if (canvas.objects) listObjects();
 }
@@ -245,20 +257,19 @@ for (const [tool, words, key] of labels.tools) {
   find('label-tools').prepend(made);
 }
 find('label-tools').prepend(...[...find('label-tools').querySelectorAll('[data-tool]')].reverse());
-if (labels.keys.length) {
-  find('label-classes').append(
-    ...classes.map(({ name, color }, index) => {
-      const made = button('button button-small', '', () => choose(index));
-      made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[index] ? element('kbd', '', labels.keys[index].toUpperCase()) : '');
-      return made;
-    }),
-  );
-}
+find('label-classes')?.append(
+  ...[...shownClasses, ...(field === 'mask' ? [{ id: IGNORED, name: 'Not trained', color: '#808080' }] : [])].map(({ id, name, color }, at) => {
+    const made = button('button button-small', '', () => choose(id));
+    made.dataset.class = id;
+    made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[at] ? element('kbd', '', labels.keys[at].toUpperCase()) : '');
+    return made;
+  }),
+);
 
 // Keys
 
 const toolKeys = Object.fromEntries(labels.tools.map(([tool, , key]) => [key, () => canvas.setTool(tool)]));
-const classKeys = Object.fromEntries(labels.keys.map((key, index) => [key, () => choose(index)]));
+const classKeys = Object.fromEntries(shownClasses.slice(0, labels.keys.length).map(({ id }, at) => [labels.keys[at], () => choose(id)]));
 const NUDGES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const keys = {
   ArrowRight: actions.next,
@@ -268,6 +279,7 @@ const keys = {
   Enter: actions.accept,
   c: actions.copy,
   x: actions.skip,
+  r: actions.review,
   e: () => 'isErasing' in canvas && ((canvas.isErasing = !canvas.isErasing), canvas.draw()),
   '[': () => canvas.resize?.(1 / 1.25),
   ']': () => canvas.resize?.(1.25),
@@ -282,7 +294,7 @@ const keys = {
   '=': () => canvas.zoom.in(),
   '-': () => canvas.zoom.out(),
   '?': actions.help,
-  '/': () => find('label-search').focus(),
+  '/': () => find('label-search')?.focus(),
   ...toolKeys,
   ...classKeys,
 };
@@ -291,7 +303,7 @@ document.addEventListener('keydown', (event) => {
   const { key, target: at } = event;
   if (document.querySelector('dialog[open]') || event.altKey) return;
   if (typesText(at)) {
-    if (key === 'Enter' && target === 'numbers') (at.dispatchEvent(new Event('change')), actions.accept());
+    if (key === 'Enter' && field === 'numbers') (at.dispatchEvent(new Event('change')), actions.accept());
     else if (key === 'Escape') find('label-frame').focus();
     return;
   }
@@ -312,10 +324,10 @@ function pan(isPanning) {
 }
 
 /** Finds a class by its name: Enter chooses the first one that is shown. */
-find('label-search').addEventListener('input', ({ target: { value } }) => {
+find('label-search')?.addEventListener('input', ({ target: { value } }) => {
   for (const item of find('label-classes').children) item.hidden = !item.querySelector('bdi').textContent.toLowerCase().includes(value.trim().toLowerCase());
 });
-find('label-search').addEventListener('keydown', (event) => {
+find('label-search')?.addEventListener('keydown', (event) => {
   if (event.key !== 'Enter') return;
   event.preventDefault();
   find('label-classes').querySelector('button:not([hidden])')?.click();

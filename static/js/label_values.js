@@ -1,7 +1,8 @@
 // What people label, for each kind of labels: objects, masks, one class, any number of classes, or numbers.
 //
 // Each has a `canvas`; `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted; `choose`
-// does what the key of a class means; `isEmpty` tells whether nothing is labeled.
+// does what the key of a class means, and `chosen` are the ids of the classes to mark; `isEmpty` tells whether nothing is
+// labeled. `classes` are those of the job by id, deleted ones included.
 
 import { element } from './element.js';
 import { request } from './http.js';
@@ -12,7 +13,7 @@ import { ObjectCanvas } from './object_canvas.js';
 
 const DIGITS = [...'1234567890'];
 // Letters that mean nothing else on the page.
-const LETTERS = [...'qwrtyuiogjklzn'];
+const LETTERS = [...'qwtyuiogjklzn'];
 
 class Objects {
   tools = [['box', 'Box', 'b'], ['polygon', 'Polygon', 'p'], ['select', 'Select', 'v']];
@@ -51,18 +52,17 @@ class Masks {
     this.canvas = new MaskCanvas(frame, image, options);
   }
 
-  async load({ mask }, { width, height }) {
-    const file = mask instanceof Blob ? mask : mask ? await (await request(mask)).blob() : null;
-    this.canvas.load(file && (await Mask.fromPng(file)), width, height);
+  /** `mask` is a file, or the name of one that the server has. */
+  async load({ mask, rev }, { url, width, height }) {
+    const file = typeof mask === 'string' ? await (await request(`${url}/mask?rev=${rev}`)).blob() : mask;
+    this.canvas.load(file ? await Mask.fromPng(file) : null, width, height);
   }
 
   get value() {
     return { mask: this.canvas.mask };
   }
 
-  get isEmpty() {
-    return this.canvas.mask.isEmpty;
-  }
+  isEmpty = false; // without any object, all is background
 
   get chosen() {
     return [this.canvas.class];
@@ -163,25 +163,25 @@ class Numbers extends Values {
 
   constructor(frame, image, options) {
     super(frame, image, options);
-    this.fields = options.classes.map(({ name }) => {
-      const input = element('input', { class: 'input', type: 'number', step: 'any' });
-      input.addEventListener('change', () => this.change(this.fields.map(({ field }) => field.valueAsNumber)));
-      return { field: input, label: element('label', 'stack stack-tight small', name, input) };
+    this.fields = options.classes.filter((item) => !item.is_deleted).map(({ id, name }) => {
+      const field = element('input', { class: 'input', type: 'number', step: 'any', id: `number-${id}` });
+      field.addEventListener('change', () => this.change(this.fields.map((other) => [other.id, other.field.valueAsNumber])));
+      options.panel.append(element('label', 'stack stack-tight small', name, field));
+      return { id, field };
     });
-    options.panel.replaceChildren(...this.fields.map(({ label }) => label));
   }
 
-  read({ numbers = [] }) {
-    for (const [at, { field }] of this.fields.entries()) field.value = numbers[at] ?? '';
-    return numbers;
+  read({ numbers = {} }) {
+    for (const { id, field } of this.fields) field.value = numbers[id] ?? '';
+    return this.fields.map(({ id }) => [id, numbers[id]]);
   }
 
   get value() {
-    return { numbers: this.chosen };
+    return { numbers: Object.fromEntries(this.chosen) };
   }
 
   get isEmpty() {
-    return this.chosen.length < this.fields.length || !this.chosen.every(Number.isFinite);
+    return !this.chosen.every(([, value]) => Number.isFinite(value));
   }
 
   choose() {}

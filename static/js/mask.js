@@ -2,8 +2,9 @@
 
 import { crossings } from './shapes.js';
 
-// A pixel that belongs to no class yet, which trainings ignore.
-export const UNLABELED = 255;
+// The class of the pixels around the objects, and that of pixels which trainings ignore.
+export const BACKGROUND = 0;
+export const IGNORED = 255;
 // Undo keeps the changed squares of this side.
 const TILE = 64;
 // Rows that are decoded together: all pixels of a photo as RGBA would take four times its memory.
@@ -14,16 +15,12 @@ export const FINEST = 0.71;
 export class Mask {
   #before = new Map();
 
-  constructor(width, height, pixels = new Uint8Array(width * height).fill(UNLABELED)) {
+  constructor(width, height, pixels = new Uint8Array(width * height)) {
     Object.assign(this, { width, height, pixels });
   }
 
   at(x, y) {
     return this.pixels[Math.floor(y) * this.width + Math.floor(x)];
-  }
-
-  get isEmpty() {
-    return this.pixels.every((value) => value === UNLABELED);
   }
 
   contains(x, y) {

@@ -2,7 +2,7 @@
 
 import { Changes } from './changes.js';
 import { ImageCanvas } from './image_canvas.js';
-import { FINEST, Mask, UNLABELED } from './mask.js';
+import { BACKGROUND, FINEST, IGNORED, Mask } from './mask.js';
 import { corners, simplify } from './shapes.js';
 
 const MAX_RADIUS = 500;
@@ -14,15 +14,16 @@ export class MaskCanvas extends ImageCanvas {
     this.#changed();
   });
 
-  /** `classes` are [{name, color}, …]. Calls `changed` after changes of pixels, and `shown` when tool or class change. */
+  /** `classes` are [{id, name, color}, …]. Calls `changed` after changes of pixels, and `shown` when tool or class change. */
   constructor(frame, image, { classes, changed, shown }) {
     super(frame, image);
-    Object.assign(this, { classes, changed, shown, class: 0, tool: 'brush', radius: 8, isErasing: false, mask: new Mask(1, 1), line: null });
+    Object.assign(this, { classes, changed, shown, class: classes.find(({ id, is_deleted }) => id !== BACKGROUND && !is_deleted)?.id ?? BACKGROUND, tool: 'brush', radius: 8, isErasing: false, mask: new Mask(1, 1), line: null });
     this.colors = new Uint32Array(256);
-    for (const [index, { color }] of classes.entries()) {
+    for (const { id, color } of classes) {
       const [red, green, blue] = color.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
-      this.colors[index] = ((OPACITY << 24) | (blue << 16) | (green << 8) | red) >>> 0;
+      this.colors[id] = id === BACKGROUND ? 0 : ((OPACITY << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     }
+    this.colors[IGNORED] = ((OPACITY << 24) | 0x808080) >>> 0;
     this.canvas.addEventListener('dblclick', () => this.finish());
   }
 
@@ -58,9 +59,8 @@ export class MaskCanvas extends ImageCanvas {
     this.draw();
   }
 
-  setClass(index) {
-    if (!(index in this.classes)) return;
-    Object.assign(this, { class: index, isErasing: false });
+  setClass(id) {
+    Object.assign(this, { class: id, isErasing: false });
     this.shown();
   }
 
@@ -102,7 +102,7 @@ export class MaskCanvas extends ImageCanvas {
   }
 
   #value(isErasing = this.isErasing) {
-    return isErasing ? UNLABELED : this.class;
+    return isErasing ? BACKGROUND : this.class;
   }
 
   press(at, { shiftKey }) {
@@ -153,7 +153,7 @@ export class MaskCanvas extends ImageCanvas {
   }
 
   #stroke(context) {
-    for (const [style, width] of [['rgb(0 0 0 / 55%)', 4], [this.isErasing ? '#ffffff' : this.classes[this.class].color, 2]]) {
+    for (const [style, width] of [['rgb(0 0 0 / 55%)', 4], [this.isErasing ? '#ffffff' : (this.classes[this.class]?.color ?? '#808080'), 2]]) {
       context.strokeStyle = style;
       context.lineWidth = width;
       context.stroke();

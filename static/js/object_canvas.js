@@ -19,10 +19,10 @@ export class ObjectCanvas extends ImageCanvas {
   // The objects that stay while one is dragged, painted once.
   #still = null;
 
-  /** `classes` are [{name, color}, …]. Calls `changed` after changes of objects, and `shown` when others are selected. */
+  /** `classes` are [{name, color}, …] by id. Calls `changed` after changes of objects, and `shown` when others are selected. */
   constructor(frame, image, { classes, changed, shown }) {
     super(frame, image);
-    Object.assign(this, { classes, changed, shown, objects: [], selectedId: null, corner: null, class: 0, tool: 'box', dragged: null, anchor: null, line: null });
+    Object.assign(this, { classes, changed, shown, objects: [], selectedId: null, corner: null, class: classes.find(({ is_deleted }) => !is_deleted)?.id ?? 0, tool: 'box', dragged: null, anchor: null, line: null });
     this.canvas.addEventListener('dblclick', () => this.finish());
   }
 
@@ -97,11 +97,10 @@ export class ObjectCanvas extends ImageCanvas {
   }
 
   /** Chooses the class of the selected object, and of those drawn from now on. */
-  setClass(index) {
-    if (!(index in this.classes)) return;
-    this.class = index;
+  setClass(id) {
+    this.class = id;
     const { selected } = this;
-    if (selected && selected.class !== index) this.change(selected, { class: index });
+    if (selected && selected.class !== id) this.change(selected, { class: id });
     else this.shown();
   }
 

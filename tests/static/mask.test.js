@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { inflateSync } from 'node:zlib';
 import { Changes } from '../../static/js/changes.js';
-import { Mask, UNLABELED } from '../../static/js/mask.js';
+import { Mask, BACKGROUND } from '../../static/js/mask.js';
 
 const count = ({ pixels }, value) => pixels.filter((pixel) => pixel === value).length;
 
@@ -33,7 +33,7 @@ test('an area ends at other classes', () => {
   mask.stroke({ x: 0, y: 15 }, { x: 30, y: 15 }, 1, 1);
   mask.fill(3, 3, 2);
   assert.equal(count(mask, 2), 30 * 14);
-  assert.equal(mask.at(3, 29), UNLABELED);
+  assert.equal(mask.at(3, 29), BACKGROUND);
 });
 
 test('undo and redo restore all pixels', () => {

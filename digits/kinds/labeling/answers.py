@@ -222,7 +222,7 @@ def _fault(item: Object, size: Size) -> str:
     return ""
 
 
-_FORMS: Mapping[str, Form] = {
+FORMS: Mapping[str, Form] = {
     "image-classification": OneClass(),
     "image-multilabel": Labels(),
     "image-object-detection": Objects(),
@@ -233,9 +233,9 @@ _FORMS: Mapping[str, Form] = {
 
 def form_of(kind: str) -> Form:
     """Return how images are labeled for the kind of dataset named ``kind``; raises BadRequest for other kinds."""
-    if kind not in _FORMS:
-        raise BadRequest("Images cannot be labeled for this kind of dataset.", f"Use {', '.join(_FORMS)}.")
-    return _FORMS[kind]
+    if kind not in FORMS:
+        raise BadRequest("Images cannot be labeled for this kind of dataset.", f"Use {', '.join(FORMS)}.")
+    return FORMS[kind]
 
 
 def read_sent(body: bytes) -> Sent:

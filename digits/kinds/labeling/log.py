@@ -12,7 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
 from msgspec import UNSET, Struct, UnsetType
+
+from numpy.typing import NDArray
 
 from digits.core import append_log
 from digits.core.errors import BadRequest
@@ -98,6 +101,10 @@ class LabelLog:
             self.of_classes.update(found)
             self._classes[image] = self._known.setdefault(found, found)
         self._places[image], self._revs[image], self.states[image] = place, brief.rev, after
+
+    def contain(self, label: int) -> NDArray[np.bool_]:
+        """Return for each image whether it has a class."""
+        return np.fromiter((label in found for found in self._classes), np.bool_, len(self._classes))
 
     def rev(self, image: int) -> int:
         """Return the number of the latest entry of an image, 0 without one."""

@@ -72,12 +72,16 @@ class LabelBook:
         ).tolist()
         return dict(zip(SPLITS, counts, strict=True))
 
-    def find(self, states: Collection[str], splits: Collection[str] = ()) -> NDArray[np.int64]:
-        """Return the numbers of the images in one of the ``states``, and of the ``splits`` if there are any."""
+    def find(
+        self, states: Collection[str], splits: Collection[str] = (), label: int | None = None
+    ) -> NDArray[np.int64]:
+        """Return the numbers of the images in one of the ``states``, of the ``splits`` and with the class ``label``."""
         found = np.isin(self.states(), [STATES.index(state) for state in states])
         if splits:
             own = np.frombuffer(bytes(self.images.splits[: len(found)]), np.uint8)
             found &= np.isin(own, [SPLITS.index(split) for split in splits])
+        if label is not None:
+            found &= self.log.contain(label)[: len(found)]
         return np.flatnonzero(found)
 
     def image(self, number: int) -> ListedImage:

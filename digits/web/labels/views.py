@@ -28,7 +28,7 @@ from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
 from digits.kinds.labeling.collection import Collection
-from digits.kinds.labeling.export import TITLES, LabelExport
+from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.freezing import Request, freeze
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
@@ -50,8 +50,8 @@ from digits.web.resources.labels import (
     SavedLabel,
 )
 from digits.web.responses.errors import error_body
-from digits.web.responses.files import archive_response, send_job_file, send_opened
-from digits.web.responses.representation import render_in_turns, returns
+from digits.web.responses.files import send_job_file, send_opened
+from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.security.sessions import current_username
 from digits.web.services import services
@@ -92,28 +92,17 @@ def create() -> Response:
     return jsonify(serializers.brief(job))
 
 
-@blueprint.get("/labels/<job_id>")
-def show(job_id: str) -> str:
-    job = _find(job_id)
-    return render_in_turns(
-        "labels.html",
-        **serializers.page(job),
-        labels=_described(job),
-        titles=TITLES,
-    )
-
-
 @blueprint.get("/labels/<job_id>.json")
 @returns(Labels)
 def show_json(job_id: str) -> Response:
-    return jsonify(_described(_find(job_id)))
+    return jsonify(described(find(job_id)))
 
 
 @blueprint.post("/labels/<job_id>/list.json")
 @returns(BriefJob)
 def list_again(job_id: str) -> Response:
     """Look for further images in the folder; those listed before keep their numbers and labels."""
-    job = _find(job_id)
+    job = find(job_id)
     check_owner(job)
     if job.status.is_running:
         raise NotReady(f"“{job.name}” is already reading its folder.", "Wait until it has finished.")
@@ -125,7 +114,7 @@ def list_again(job_id: str) -> Response:
 @returns(Classes)
 def change_class(job_id: str) -> Response:
     """Add a class with a ``name``, or change ``name``, ``color`` or ``is_deleted`` of that with the ``id``."""
-    job, sent = _find(job_id), _fields()
+    job, sent = find(job_id), _fields()
     before = len(job.classes)
     try:
         number = msgspec.convert(sent.get("id"), int | None, strict=False)
@@ -143,7 +132,7 @@ def change_class(job_id: str) -> Response:
 @returns(ImagePage)
 def list_images(job_id: str) -> Response:
     """Return images in one of the states ``state``, separated by commas, after the number ``after``."""
-    book = book_of(_find(job_id))
+    book = book_of(find(job_id))
     size = whole(request.args, "size", 100, 1, MOST_ROWS)
     numbers = book.find(_chosen("state", STATES), _chosen("split", SPLITS))
     after = whole(request.args, "after", -1, -1)
@@ -159,7 +148,7 @@ def next_images(job_id: str) -> Response:
 
     ``client`` identifies the tab of a browser: while its images are open, it gets the same ones again.
     """
-    book = book_of(_find(job_id))
+    book = book_of(find(job_id))
     client = request.args.get("client", "")[:64] or os.urandom(8).hex()
     holder = f"{current_username(request) or ''}\n{client}"
     without = [int(text) for text in request.args.get("without", "").split(",") if text.isdecimal()]
@@ -171,7 +160,7 @@ def next_images(job_id: str) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>.json")
 def show_image(job_id: str, number: int) -> Response:
     """Return an image with its latest entry."""
-    book = book_of(_find(job_id))
+    book = book_of(find(job_id))
     row = book.row(number, book.image(number))
     return jsonify({**as_json(row), **_entry_json(book.latest(number))})
 
@@ -183,7 +172,7 @@ def save(job_id: str, number: int) -> Response:
 
     The status is 409 if its latest entry is not ``rev``, with this entry; a repeated ``edit`` has no effect.
     """
-    job = _find(job_id)
+    job = find(job_id)
     book = book_of(job)
     image = book.image(number)
     if image.reason:
@@ -211,7 +200,7 @@ def save(job_id: str, number: int) -> Response:
 @returns(LabelHistory)
 def history(job_id: str, number: int) -> Response:
     """Return the latest entries of an image, the newest first, or those ``before`` the entry with this number."""
-    book = book_of(_find(job_id))
+    book = book_of(find(job_id))
     book.image(number)
     before = whole(request.args, "before", None, 1)
 
@@ -227,7 +216,7 @@ def history(job_id: str, number: int) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>/picture")
 def picture(job_id: str, number: int) -> Response:
     """Return an image as it is displayed: JPEG, PNG and WebP files as they are, others as one of these."""
-    image = book_of(job := _find(job_id)).image(number)
+    image = book_of(job := find(job_id)).image(number)
     path = in_thread(_file_of, services().roots, job, image)
     raw = in_thread(_open_raw, path, image.turn)
     if raw is not None:
@@ -243,7 +232,7 @@ def picture(job_id: str, number: int) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>/thumbnail")
 def thumbnail(job_id: str, number: int) -> Response:
     """Return an image as a JPEG file of at most 256 pixels on each side."""
-    image = book_of(job := _find(job_id)).image(number)
+    image = book_of(job := find(job_id)).image(number)
     path = in_thread(_file_of, services().roots, job, image)
     return _decoded(Thumbnail(str(path), THUMBNAIL_SIDE), "image/jpeg")
 
@@ -251,7 +240,7 @@ def thumbnail(job_id: str, number: int) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>/mask")
 def mask(job_id: str, number: int) -> Response:
     """Return the mask of an image, ids of classes as gray values: the latest one, or that of the entry ``rev``."""
-    job = _find(job_id)
+    job = find(job_id)
     book = book_of(job)
     book.image(number)
     rev = whole(request.args, "rev", None, 1)
@@ -265,7 +254,12 @@ def mask(job_id: str, number: int) -> Response:
 @returns(FrozenDataset)
 def create_dataset(job_id: str) -> Response:
     """Create a dataset from the labels so far, with a ``name``; later changes do not affect it."""
-    job, sent = _find(job_id), _fields()
+    dataset, warnings = freeze_labels(find(job_id), _fields())
+    return jsonify(describe(FrozenDataset, serializers.brief(dataset), warnings=warnings))
+
+
+def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:
+    """Create a dataset with the ``name`` and the settings in a request; return it with what it lacks."""
     name, book = _name_in(sent), book_of(job)
     has_gpu = any(device.is_gpu for device in services().devices.list())
     with services().store.creation() as new_folder:
@@ -286,14 +280,14 @@ def create_dataset(job_id: str) -> Response:
             folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
         )
         services().scheduler.submit(dataset)
-    return jsonify(describe(FrozenDataset, serializers.brief(dataset), warnings=recipe.notes))
+    return dataset, recipe.notes
 
 
 @blueprint.get("/labels/<job_id>/export")
 @not_from_other_sites
 def export(job_id: str) -> Response:
     """Stream the labels as a zip archive in a ``format``; the images are not in it."""
-    job = _find(job_id)
+    job = find(job_id)
     name = choice(request.args, "format", job.form.formats[0], job.form.formats)
     collection = Collection(job.folder, job.classes, job.form.field, book_of(job).log.cursor)
     archive = LabelExport(collection, name)
@@ -306,7 +300,7 @@ def _pieces(archive: LabelExport) -> Iterator[bytes]:
     yield from stream("zip", archive.entries())
 
 
-def _find(job_id: str) -> LabelsJob:
+def find(job_id: str) -> LabelsJob:
     return services().store.get(job_id, LabelsJob)
 
 
@@ -342,7 +336,7 @@ def _chosen(name: str, options: tuple[str, ...]) -> list[str]:
     return chosen
 
 
-def _described(job: LabelsJob) -> Labels:
+def described(job: LabelsJob) -> Labels:
     book = book_of(job)
     states = services().scheduler.task_state(job, job.tasks[0])
     return describe(

@@ -1,0 +1,156 @@
+"""Pages of labels: the form for new ones, their images, and the page on which an image is labeled."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import msgspec
+from flask import Blueprint, abort, redirect, render_template, request, url_for
+from msgspec import UNSET
+from werkzeug.wrappers import Response as AnyResponse
+from wtforms import SelectField, StringField, TextAreaField
+
+from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.kinds import kind_named
+from digits.kinds.forms.fields import NAME_LENGTH, JobForm
+from digits.kinds.forms.request_fields import choice, whole
+from digits.kinds.labeling.answers import FORMS, STATES, Entry
+from digits.kinds.labeling.export import TITLES
+from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.job import LabelsJob
+from digits.web.jobs import serializers
+from digits.web.jobs.query import Page, page_of
+from digits.web.labels import views
+from digits.web.labels.books import OPEN, LabelBook, book_of
+from digits.web.offload import in_thread
+from digits.web.responses.pages import render_in_turns
+from digits.web.security.usernames import current_username
+from digits.web.services import services
+
+blueprint = Blueprint("label_pages", __name__)
+
+PAGE_IMAGES = 60
+STATE_TITLES = {
+    "none": "Open",
+    "unlabeled": "Taken back",
+    "labeled": "Labeled",
+    "reviewed": "Reviewed",
+    "skipped": "Skipped",
+}
+
+
+class LabelsForm(JobForm):
+    """The fields of new labels, which are posted to ``labels.create``."""
+
+    name = StringField("Name", default="", render_kw={"maxlength": NAME_LENGTH, "dir": "auto"})
+    kind = SelectField("What to label", choices=[(name, kind_named(name).title) for name in FORMS])
+    folder = StringField("Folder with images", default="")
+    classes = TextAreaField("Classes", default="", render_kw={"rows": 6, "dir": "auto"})
+
+
+@blueprint.get("/labels/new")
+def new() -> str:
+    return render_template("labels_new.html", form=LabelsForm(request.args))
+
+
+@blueprint.get("/labels/<job_id>")
+def show(job_id: str) -> str:
+    job = views.find(job_id)
+    book = book_of(job)
+    states = [state] if (state := choice(request.args, "state", "", ("", *STATES))) else STATES
+    splits = [split] if (split := choice(request.args, "split", "", ("", *SPLITS))) else ()
+    label = whole(request.args, "label", None, 0)
+    numbers = book.find(states, splits, label)
+    page = Page.of(numbers, page_of(request.args), PAGE_IMAGES)
+    chosen = {"state": state, "split": split, "label": label}
+
+    def address(number: int = 1, **changes: Any) -> str:
+        arguments = {
+            name: value for name, value in (chosen | changes).items() if value is not None and value != ""
+        }
+        return url_for(".show", job_id=job_id, **arguments, page=number if number > 1 else None)
+
+    return render_in_turns(
+        "labels.html",
+        **serializers.page(job),
+        labels=views.described(job),
+        formats=TITLES,
+        chosen=chosen,
+        address=address,
+        page=page,
+        items=in_thread(partial(_items, job, book, page.items.tolist())),
+        state_titles=STATE_TITLES,
+        split_titles=SPLIT_TITLES,
+        open_states=OPEN,
+    )
+
+
+@blueprint.get("/labels/<job_id>/label")
+def label(job_id: str) -> AnyResponse:
+    """Go to the first open image, or to the first one."""
+    book = book_of(views.find(job_id))
+    if not len(book.images):
+        abort(404)
+    chosen = book.lease("", 1, (), ())
+    return redirect(url_for(".label_image", job_id=job_id, number=chosen[0] if chosen else 0))
+
+
+@blueprint.get("/labels/<job_id>/images/<int:number>")
+def label_image(job_id: str, number: int) -> str:
+    job = views.find(job_id)
+    book = book_of(job)
+    book.image(number)
+    page = {
+        "url": url_for(".show", job_id=job_id),
+        "job": job.id,
+        "field": job.form.field,
+        "classes": [{"is_deleted": False, **msgspec.to_builtins(item)} for item in job.classes],
+        "count": len(book.images),
+        "user": current_username(request) or "",
+        "n": number,
+    }
+    return render_template("label.html", job=serializers.row(job), page=page)
+
+
+@blueprint.post("/labels/<job_id>/datasets")
+def create_dataset(job_id: str) -> AnyResponse:
+    dataset, _ = views.freeze_labels(views.find(job_id), request.form.to_dict())
+    return redirect(url_for("dataset_page.show", job_id=dataset.id))
+
+
+def _items(job: LabelsJob, book: LabelBook, numbers: list[int]) -> list[dict[str, Any]]:
+    """Describe images with their labels for a gallery. It reads files."""
+    found = []
+    for number in numbers:
+        image, entry = book.images.read(number), book.log.latest(number)
+        row = book.row(number, image)
+        words, boxes = _labels_of(job, image, entry)
+        found.append({"row": row, "words": words, "boxes": boxes, "by": entry.by if entry else ""})
+    return found
+
+
+def _labels_of(job: LabelsJob, image: ListedImage, entry: Entry | None) -> tuple[str, list[dict[str, Any]]]:
+    """Return the labels of an image in words, and its boxes, with positions in percent."""
+    if entry is None:
+        return "", []
+    names = [item.name for item in job.classes]
+    if entry.label is not UNSET:
+        return names[entry.label], []
+    if entry.numbers is not UNSET:
+        return ", ".join(f"{names[int(key)]} {value:g}" for key, value in entry.numbers.items()), []
+    if entry.objects is UNSET:
+        return ", ".join(names[number] for number in entry.labels or ()), []
+    boxes = []
+    for item in entry.objects:
+        left, top, right, bottom = item.edges
+        boxes.append(
+            {
+                "left": 100 * left / image.width,
+                "top": 100 * top / image.height,
+                "width": 100 * (right - left) / image.width,
+                "height": 100 * (bottom - top) / image.height,
+                "color": job.classes[item.class_].color,
+            }
+        )
+    return ", ".join(sorted({names[item.class_] for item in entry.objects})), boxes
