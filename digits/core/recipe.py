@@ -195,6 +195,26 @@ class ListImages(Recipe, tag="list-images"):
     target: str
 
 
+class ProposeLabels(Recipe, tag="propose-labels"):
+    """Predict the images that the job in the folder ``labels`` lists, with the trained model in folder ``model``.
+
+    ``snapshot`` is the prefix of one of its snapshots, and ``trained_on`` the folder of the dataset of the training.
+    The proposals go to the folder ``target``, for the ``field`` of an answer and the ids of ``classes`` by name;
+    objects count from the score ``min_score`` on. ``source`` names the model in them.
+    """
+
+    model: str
+    snapshot: str
+    trained_on: str
+    labels: str
+    root: str
+    target: str
+    field: str
+    classes: dict[str, Count]
+    source: str
+    min_score: Fraction = 0.3
+
+
 class CheckDataset(Recipe, tag="check-dataset"):
     """Check the health of the dataset in the folder ``dataset``. Without ``processes``, there is one per core.
 

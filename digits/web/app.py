@@ -42,6 +42,7 @@ from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
 from digits.web.labels import pages as label_pages
 from digits.web.labels import views as label_views
+from digits.web.labels.proposals import proposals
 from digits.web.models import (
     augmentation,
     check_views,
@@ -79,7 +80,7 @@ log = logging.getLogger(__name__)
 WITHOUT_TURN = frozenset({"home.health", *(f"serving.{name}" for name in serving_views.PREDICTING)})
 
 # The panels of a page are in this order.
-ACTIVITIES: tuple[Activity, ...] = (health, predictions, evaluation, embeddings, export)
+ACTIVITIES: tuple[Activity, ...] = (health, predictions, evaluation, embeddings, export, proposals)
 
 
 class _Answer(Response):

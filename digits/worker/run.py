@@ -35,6 +35,7 @@ PARTNER_LOG_FORMAT = "%(asctime)s [%(levelname)s] Worker {rank}: %(message)s"
 PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "create-dataset": (recipes.CreateDataset, "digits.worker.tasks.create_dataset"),
     "list-images": (recipes.ListImages, "digits.worker.tasks.list_images"),
+    "propose-labels": (recipes.ProposeLabels, "digits.worker.tasks.propose_labels"),
     "check-dataset": (recipes.CheckDataset, "digits.worker.tasks.check_dataset"),
     "check-labels": (recipes.CheckLabels, "digits.worker.tasks.check_labels"),
     "train": (recipes.Train, "digits.worker.training.loop.trainer"),

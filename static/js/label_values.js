@@ -54,7 +54,7 @@ class Masks {
 
   /** `mask` is a file, or the name of one that the server has. */
   async load({ mask, rev }, { url, width, height }) {
-    const file = typeof mask === 'string' ? await (await request(`${url}/mask?rev=${rev}`)).blob() : mask;
+    const file = typeof mask === 'string' ? await (await request(`${url}/mask?${rev ? `rev=${rev}` : 'proposed=1'}`)).blob() : mask;
     this.canvas.load(file ? await Mask.fromPng(file) : null, width, height);
   }
 

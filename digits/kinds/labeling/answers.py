@@ -88,7 +88,8 @@ class Sent(Answer, kw_only=True, forbid_unknown_fields=True):
 class Entry(Answer, kw_only=True):
     """A line of the log: an answer about an ``image``, whose entries ``rev`` numbers from 1.
 
-    ``prev`` is the place of the entry before in the log, -1 for the first one.
+    ``prev`` is the place of the entry before in the log, -1 for the first one. Entries that were accepted together have
+    the same ``batch``.
     """
 
     image: Whole
@@ -97,6 +98,7 @@ class Entry(Answer, kw_only=True):
     at: UnixTime
     by: str = ""
     prev: int = -1
+    batch: str = ""
 
 
 class Form:
@@ -111,7 +113,7 @@ class Form:
 
     def check(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         """Raise BadRequest unless ``answer`` is about an image of this ``size`` and classes with these ``ids``."""
-        others = [name for name in _FIELDS if name != self.field and getattr(answer, name) is not UNSET]
+        others = [name for name in FIELDS if name != self.field and getattr(answer, name) is not UNSET]
         if others:
             raise BadRequest(f"Here, images have “{self.field}”, not “{others[0]}”.")
         if self.is_missing(answer) and answer.state in FINISHED:
@@ -133,7 +135,7 @@ class Form:
         raise NotImplementedError
 
 
-_FIELDS = ("objects", "label", "labels", "numbers", "mask")
+FIELDS = ("objects", "label", "labels", "numbers", "mask")
 
 
 class OneClass(Form):

@@ -9,24 +9,26 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
-
 from numpy.typing import NDArray
 
 from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, make_folder, write_bytes
 from digits.core.schema import MAX_INTEGER, Whole
-from digits.kinds.labeling.answers import STATES, Answer, Entry, Sent
+from digits.kinds.labeling.answers import FIELDS, STATES, Answer, Entry, Sent
+from digits.kinds.labeling.proposals import Proposal
 
 LABELS_FILE = "labels.jsonl"
 MASKS_FOLDER = "masks"
 # The latest entries of an image among which a repeated edit is searched, at least.
 _SEARCHED = 32
+LABELED = STATES.index("labeled")
 
 
 class Conflict(Exception):
@@ -166,3 +168,45 @@ class LabelLog:
             raise BadRequest(f"{error}.", "Label fewer objects, or with fewer corners.") from error
         self.update()
         return new.rev
+
+    def accept(self, proposals: Iterable[Proposal], by: str, batch: str, masks: Path | None) -> int:
+        """Save ``proposals`` as labels of a ``batch``, with their masks in a folder; return their number.
+
+        Raises UnreadableFile and OSError, and then saves nothing.
+        """
+        entries = []
+        for proposal in proposals:
+            answer = {name: getattr(proposal, name) for name in FIELDS}
+            entry = self._next(proposal.image, by, batch, **answer)
+            if masks is not None and proposal.mask is not UNSET:
+                entry.mask = f"{proposal.image}-{entry.rev}.png"
+                make_folder(self._folder / MASKS_FOLDER)
+                write_bytes(self._folder / MASKS_FOLDER / entry.mask, (masks / proposal.mask).read_bytes())
+            entries.append(entry)
+        append_log.append(self._path, entries)
+        self.update()
+        return len(entries)
+
+    def take_back(self, batch: str, by: str) -> int:
+        """Take back the labels of a ``batch`` that nobody has changed since; return their number."""
+        accepted = (self.latest(image) for image in range(len(self.states)) if self.states[image] == LABELED)
+        entries = [
+            self._next(entry.image, by, state="unlabeled")
+            for entry in accepted
+            if entry is not None and entry.batch == batch
+        ]
+        append_log.append(self._path, entries)
+        self.update()
+        return len(entries)
+
+    def _next(self, image: int, by: str, batch: str = "", **answer: Any) -> Entry:
+        return Entry(
+            image=image,
+            rev=self.rev(image) + 1,
+            edit=f"{batch or 'undo'}:{image}",
+            at=time.time(),
+            by=by,
+            prev=self._places[image] if self.rev(image) else -1,
+            batch=batch,
+            **answer,
+        )

@@ -16,7 +16,7 @@ from digits.core.recipe import Recipe
 from digits.core.task import Failure
 from digits.runtime.background_tasks import BackgroundTask, BackgroundTasks
 from digits.web.jobs.access import check_owner
-from digits.web.jobs.serializers import job_url
+from digits.web.jobs.serializers import PLACES, job_url
 from digits.web.live import messages as live_messages
 from digits.web.resources.tasks import ActivityState, ActivityTask, TaskError
 from digits.web.responses.representation import respond, returns, twin
@@ -89,11 +89,16 @@ class Activity:
         """The tasks that are waiting or running."""
         return services().background[self.name]
 
+    @property
+    def endpoint(self) -> str:
+        """The name of the blueprint: several types of jobs may have a path."""
+        return self.path if self.job_type.type in ("dataset", "model") else f"{self.path}_of_{self.job_type.type}"
+
     @cached_property
     def blueprint(self) -> Blueprint:
         """The routes: start, stop and JSON. Features add others, such as a page of results."""
-        blueprint = Blueprint(self.path, __name__)
-        place = f"/{self.job_type.type}s/<job_id>"
+        blueprint = Blueprint(self.endpoint, __name__)
+        place = f"/{PLACES[self.job_type.type]}/<job_id>"
 
         def stop(job_id: str) -> AnyResponse:
             job = services().store.get(job_id, self.job_type)

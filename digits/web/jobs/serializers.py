@@ -30,7 +30,7 @@ from digits.web.services.clusters import LOCAL_TITLE
 log = logging.getLogger(__name__)
 
 SUGGESTED_GROUPS = 20
-_PLACES = {"model": "models", "dataset": "datasets", "labels": "labels"}
+PLACES = {"model": "models", "dataset": "datasets", "labels": "labels"}
 
 
 def brief(job: Job) -> BriefJob:
@@ -248,4 +248,4 @@ def failure_message(job: Job) -> str | None:
 
 def job_url(job: Job) -> str:
     # Not url_for, which would take longer than the rest of a row.
-    return f"{request.script_root}/{_PLACES.get(job.type, 'jobs')}/{job.id}"
+    return f"{request.script_root}/{PLACES.get(job.type, 'jobs')}/{job.id}"

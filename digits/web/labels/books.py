@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 
@@ -18,6 +17,7 @@ from digits.kinds.labeling.answers import STATES, Entry, Sent
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import LabelLog
+from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
 
@@ -34,10 +34,10 @@ class LabelBook:
     def __init__(self, job: LabelsJob) -> None:
         self._job = job
         self.images, self.log = ImageIndex(job.folder), LabelLog(job.folder)
+        self.proposals = Proposals(job.folder)
         self._turn = threading.Lock()
         self._is_read = False
         self._leases: dict[int, tuple[str, float]] = {}
-        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def update(self) -> None:
         """Read the images that were listed since the last call, and at first the labels; raises UnreadableFile."""
@@ -47,11 +47,13 @@ class LabelBook:
 
     def _is_current(self) -> bool:
         path = self._job.folder / IMAGES_FILE
-        return self._is_read and (not path.exists() or path.stat().st_size <= self.images.cursor)
+        is_listed = not path.exists() or path.stat().st_size <= self.images.cursor
+        return self._is_read and is_listed and self.proposals.is_current()
 
     def _read(self) -> None:
         self.images.update()
         self.log.update()
+        self.proposals.update()
         self.log.extend(len(self.images))
         self._is_read = True
 
@@ -115,11 +117,29 @@ class LabelBook:
         self._leases.pop(number, None)
         return rev
 
+    def accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
+        """Save the proposals for images as one ``batch``; return the number of images."""
+        with self._turn:
+            return in_thread(self._accept, numbers, by, batch)
+
+    def _accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
+        found = filter(None, map(self.proposals.find, numbers))
+        return self.log.accept(found, by, batch, self.proposals.folder / MASKS_FOLDER)
+
+    def take_back(self, batch: str, by: str) -> int:
+        """Take back the labels of a ``batch``; see `LabelLog.take_back`."""
+        with self._turn:
+            return in_thread(self.log.take_back, batch, by)
+
+    def proposal(self, number: int, split: str) -> Proposal | None:
+        """Return the proposal for an open training image: others come without one, so that they remain fair."""
+        is_open = STATES[self.log.states[number]] in OPEN
+        return in_thread(self.proposals.find, number) if is_open and split == "train" else None
+
     def lease(self, holder: str, count: int, splits: Collection[str], without: Collection[int]) -> list[int]:
         """Return open images for the ``holder``, who keeps those leased before, ``without`` some.
 
-        They come in an order that depends on nothing but their numbers, so that validation and test images are a
-        random sample whatever was labeled.
+        They come in the order of `digits.kinds.labeling.ordering`.
         """
         order, now = in_thread(self._in_order), time.monotonic()
         self._leases = {image: lease for image, lease in self._leases.items() if lease[1] > now}
@@ -133,13 +153,11 @@ class LabelBook:
         self._leases |= dict.fromkeys(chosen, (holder, now + LEASE_SECONDS))
         return chosen
 
-    def _in_order(self) -> NDArray[np.int64]:
-        if len(self._order) != len(self.images):
-            seed = np.uint64(zlib.crc32(self._job.id.encode()))
-            keys = np.arange(1, len(self.images) + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + seed
-            keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            self._order = np.argsort((keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB))
-        return self._order
+    def _in_order(self) -> NDArray[np.int32]:
+        """Return the numbers of all images, in the order in which they are labeled best."""
+        order = self.proposals.order(self._job.folder)
+        order = order[order < len(self.images)]
+        return np.concatenate([order, np.setdiff1d(np.arange(len(self.images), dtype=np.int32), order)])
 
 
 _books: OrderedDict[str, LabelBook] = OrderedDict()

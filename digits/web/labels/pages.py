@@ -20,13 +20,13 @@ from digits.kinds.labeling.export import TITLES
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.web.jobs import serializers
+from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.labels import views
-from digits.web.labels.books import OPEN, LabelBook, book_of
+from digits.web.labels.books import LabelBook, book_of
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.usernames import current_username
-from digits.web.services import services
 
 blueprint = Blueprint("label_pages", __name__)
 
@@ -62,7 +62,7 @@ def show(job_id: str) -> str:
     splits = [split] if (split := choice(request.args, "split", "", ("", *SPLITS))) else ()
     label = whole(request.args, "label", None, 0)
     numbers = book.find(states, splits, label)
-    page = Page.of(numbers, page_of(request.args), PAGE_IMAGES)
+    page: Page[int] = Page.of(numbers.tolist(), page_of(request.args), PAGE_IMAGES)
     chosen = {"state": state, "split": split, "label": label}
 
     def address(number: int = 1, **changes: Any) -> str:
@@ -79,10 +79,10 @@ def show(job_id: str) -> str:
         chosen=chosen,
         address=address,
         page=page,
-        items=in_thread(partial(_items, job, book, page.items.tolist())),
+        items=in_thread(partial(_items, job, book, page.items)),
         state_titles=STATE_TITLES,
         split_titles=SPLIT_TITLES,
-        open_states=OPEN,
+        panels=panels_of(job),
     )
 
 

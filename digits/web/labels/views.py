@@ -24,7 +24,7 @@ from digits.data.images.images import UnusableImage
 from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
-from digits.kinds.forms.request_fields import choice, whole
+from digits.kinds.forms.request_fields import choice, flag, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
 from digits.kinds.labeling.collection import Collection
@@ -72,7 +72,7 @@ SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
 @returns(BriefJob)
 def create() -> Response:
     """Create a job that labels the images below ``folder`` for datasets of a ``kind``."""
-    sent = _fields()
+    sent = fields_of_request()
     name = _name_in(sent)
     kind = _kind_named(str(sent.get("kind", "")))
     classes = sent.get("classes") or []
@@ -114,7 +114,7 @@ def list_again(job_id: str) -> Response:
 @returns(Classes)
 def change_class(job_id: str) -> Response:
     """Add a class with a ``name``, or change ``name``, ``color`` or ``is_deleted`` of that with the ``id``."""
-    job, sent = find(job_id), _fields()
+    job, sent = find(job_id), fields_of_request()
     before = len(job.classes)
     try:
         number = msgspec.convert(sent.get("id"), int | None, strict=False)
@@ -159,10 +159,13 @@ def next_images(job_id: str) -> Response:
 
 @blueprint.get("/labels/<job_id>/images/<int:number>.json")
 def show_image(job_id: str, number: int) -> Response:
-    """Return an image with its latest entry."""
+    """Return an image with its latest entry, or what a model proposes for an open training image."""
     book = book_of(find(job_id))
     row = book.row(number, book.image(number))
-    return jsonify({**as_json(row), **_entry_json(book.latest(number))})
+    body = {**as_json(row), **_entry_json(book.latest(number))}
+    if proposal := book.proposal(number, row.split):
+        body["predicted"] = msgspec.to_builtins(proposal)
+    return jsonify(body)
 
 
 @blueprint.post("/labels/<job_id>/images/<int:number>.json")
@@ -239,10 +242,19 @@ def thumbnail(job_id: str, number: int) -> Response:
 
 @blueprint.get("/labels/<job_id>/images/<int:number>/mask")
 def mask(job_id: str, number: int) -> Response:
-    """Return the mask of an image, ids of classes as gray values: the latest one, or that of the entry ``rev``."""
+    """Return the mask of an image, a PNG file with the ids of classes as gray values.
+
+    It is the latest one, that of ``rev``, or the ``proposed`` one.
+    """
     job = find(job_id)
     book = book_of(job)
-    book.image(number)
+    image = book.image(number)
+    if flag(request.args, "proposed"):
+        found = book.proposal(number, image.split)
+        if found is None or found.mask is UNSET:
+            raise NotFound("No mask is proposed for this image.")
+        name = book.proposals.folder.relative_to(job.folder) / MASKS_FOLDER / found.mask
+        return send_job_file(job.folder, str(name), "image/png")
     rev = whole(request.args, "rev", None, 1)
     entries = in_thread(lambda: [*book.log.history(number, None if rev is None else rev + 1)][:1])
     if not entries or entries[0].mask is UNSET or (rev is not None and entries[0].rev != rev):
@@ -254,7 +266,7 @@ def mask(job_id: str, number: int) -> Response:
 @returns(FrozenDataset)
 def create_dataset(job_id: str) -> Response:
     """Create a dataset from the labels so far, with a ``name``; later changes do not affect it."""
-    dataset, warnings = freeze_labels(find(job_id), _fields())
+    dataset, warnings = freeze_labels(find(job_id), fields_of_request())
     return jsonify(describe(FrozenDataset, serializers.brief(dataset), warnings=warnings))
 
 
@@ -304,7 +316,7 @@ def find(job_id: str) -> LabelsJob:
     return services().store.get(job_id, LabelsJob)
 
 
-def _fields() -> dict[str, Any]:
+def fields_of_request() -> dict[str, Any]:
     """Return the fields of a request, of a form or of a JSON object; raises BadRequest."""
     if not request.is_json:
         return dict(request.form.items())

@@ -7,6 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from digits.core.schema import JsonObject
 from digits.kinds.labeling.job import LabelClass
 from digits.web.resources.jobs import BriefJob, JobRow
+from digits.web.resources.tasks import ActivityState
 
 
 class Labels(JobRow):
@@ -84,3 +85,19 @@ class FrozenDataset(BriefJob):
     """The new dataset; ``warnings`` say what it lacks."""
 
     warnings: list[str]
+
+
+class ProposalRun(ActivityState, kw_only=True):
+    """The newest ``run`` of proposals: the name of its model, the epoch, and the number of ``images`` so far."""
+
+    run: str
+    epoch: float
+    images: int
+
+
+class Accepted(Struct, omit_defaults=True):
+    """The number of images whose proposals were accepted as a ``batch``, or would be, with a random ``sample``."""
+
+    count: int
+    sample: list[int] | UnsetType = UNSET
+    batch: str = ""

@@ -7,6 +7,7 @@ the sets of those before.
 from __future__ import annotations
 
 import hashlib
+import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from digits.data.images.near_duplicates import find_sets
 from digits.data.images.statistics import SHAPE_LENGTH, low_frequencies, perceptual_hashes, shapes
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage, read_images, split_of
+from digits.kinds.labeling.ordering import diverse_order, write_order
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
 from digits.worker.tasks import background
@@ -39,7 +41,7 @@ APPEARANCE_FILE = "appearance.npy"
 _SIDE = 32
 # Decoding larger images at a reduced size does not change how they look.
 _ENOUGH = (4 * _SIDE, 4 * _SIDE)
-_APPEARANCE = np.dtype(
+APPEARANCE = np.dtype(
     [("digest", "<u8"), ("hash", "<u8"), ("shape", "i1", SHAPE_LENGTH), ("is_distinct", "?")]
 )
 
@@ -78,6 +80,8 @@ def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, An
         write_array(folder / APPEARANCE_FILE, appearance)
         for start in range(0, len(described), LINES_PER_WRITE):
             append_log.append(folder / IMAGES_FILE, described[start : start + LINES_PER_WRITE])
+        seed = zlib.crc32(folder.name.encode())
+        write_order(folder, diverse_order([*known, *described], appearance["shape"], seed))
     return {"images": len(known) + len(described), "new": len(described), "unusable": len(unusable)}
 
 
@@ -92,9 +96,9 @@ def _is_text(path: str) -> bool:
 def _appearance_of(folder: Path, root: Path, known: list[ListedImage], events: EventLog) -> NDArray[Any]:
     """Return how the images look that were listed before; those files are only read if that is not on disk."""
     try:
-        rows = load_rows(folder / APPEARANCE_FILE, below=folder, dtype=_APPEARANCE)[: len(known)]
+        rows = load_rows(folder / APPEARANCE_FILE, below=folder, dtype=APPEARANCE)[: len(known)]
     except UnreadableFile:
-        rows = np.zeros(0, _APPEARANCE)
+        rows = np.zeros(0, APPEARANCE)
     digests = np.array([int(image.digest, 16) for image in known], np.uint64)
     if np.array_equal(rows["digest"], digests):
         return rows
@@ -106,12 +110,12 @@ def _appearance_of(folder: Path, root: Path, known: list[ListedImage], events: E
 def _describe(root: Path, names: list[str], events: EventLog) -> tuple[list[ListedImage], NDArray[Any]]:
     """Return the images and how they look."""
     described: list[ListedImage | None] = [None] * len(names)
-    rows = np.zeros(len(names), _APPEARANCE)
+    rows = np.zeros(len(names), APPEARANCE)
 
     def work(piece: int, send: parallel.Send) -> None:
         start = piece * IMAGES_PER_PIECE
         part = names[start : start + IMAGES_PER_PIECE]
-        looks = np.zeros(len(part), _APPEARANCE)
+        looks = np.zeros(len(part), APPEARANCE)
         send((start, [_describe_image(root, name, looks[place]) for place, name in enumerate(part)], looks))
 
     progress = background.ItemProgress(events, "Reading images", len(names))

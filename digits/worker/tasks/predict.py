@@ -33,7 +33,7 @@ TOP = 5
 # The maximum number of probabilities or values to store: images times classes.
 MAX_KEPT = 100_000_000
 
-_Read = tuple[NDArray[Any], Geometry] | UserFault
+Read = tuple[NDArray[Any], Geometry] | UserFault
 
 
 def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -48,14 +48,14 @@ def run(recipe: recipes.Predict, task_folder: Path, events: EventLog) -> dict[st
     except UnreadableFile as error:
         raise UserFault(f"The list of images cannot be read: {error}.", "Submit the images again.") from error
     model = trained.load(Path(recipe.model), recipe.snapshot, Path(recipe.trained_on))
-    predictor = _Predictor(model, keeps_values=recipe.keeps_values, resizes=recipe.resizes)
+    predictor = Predictor(model, keeps_values=recipe.keeps_values, resizes=recipe.resizes)
     with background.reporting_full_disk("the results"):
         read = _predict_all(predictor, listed, target, events, recipe.keeps_values)
     return {"images": len(listed), "read": read}
 
 
 def _predict_all(
-    predictor: _Predictor, listed: list[ListedImage], target: Path, events: EventLog, keeps_values: bool
+    predictor: Predictor, listed: list[ListedImage], target: Path, events: EventLog, keeps_values: bool
 ) -> int:
     """Append a row for each image; return the number of images that could be read."""
     progress, read = background.ItemProgress(events, "Predicting", len(listed)), 0
@@ -70,7 +70,7 @@ def _predict_all(
         threads = stack.enter_context(ThreadPoolExecutor(os.cpu_count()))
         if probabilities is not None:
             predictions.write_probabilities_header(probabilities, len(listed), classes)
-        for chunk, inputs in _read_ahead(threads, predictor, listed):
+        for chunk, inputs in read_ahead(threads, predictor, listed):
             usable = [place for place, item in enumerate(inputs) if not isinstance(item, UserFault)]
             outputs = predictor.predict([inputs[place][0] for place in usable]) if usable else {}  # type: ignore[index]
             predicted = outputs.get(predictions.PREDICTION, np.zeros((0, 1), np.float32))
@@ -97,9 +97,9 @@ def _predict_all(
     return read
 
 
-def _read_ahead(
-    threads: ThreadPoolExecutor, predictor: _Predictor, listed: list[ListedImage]
-) -> Iterator[tuple[list[ListedImage], list[_Read]]]:
+def read_ahead(
+    threads: ThreadPoolExecutor, predictor: Predictor, listed: list[ListedImage]
+) -> Iterator[tuple[list[ListedImage], list[Read]]]:
     """Yield chunks of the list with their inputs, reading the next chunk in the background."""
 
     def start(chunk: list[ListedImage]) -> tuple[list[ListedImage], list[Any]]:
@@ -114,7 +114,7 @@ def _read_ahead(
         yield following[0], [reading.result() for reading in following[1]]
 
 
-class _Predictor:
+class Predictor:
     """Predicts batches of at most ``size`` images, with ``keeps_values`` all outputs.
 
     Without ``resizes``, images whose size differs from the network's input cannot be used.
@@ -139,7 +139,7 @@ class _Predictor:
         self._example = self._run(np.zeros((1, *self._manifest.shape), self._manifest.dtype))
         model.check_predictions(self._example[predictions.PREDICTION].shape[1:])
 
-    def read(self, image: ListedImage) -> _Read:
+    def read(self, image: ListedImage) -> Read:
         """Return the input for an image, or the error if it cannot be used."""
         if image.error:
             return UserFault(image.error)
@@ -206,7 +206,7 @@ class _Predictor:
         assert probabilities is not None
         return probabilities
 
-    def row(self, image: ListedImage, read: _Read, predicted: NDArray[Any] | None) -> Row:
+    def row(self, image: ListedImage, read: Read, predicted: NDArray[Any] | None) -> Row:
         """Return the result for one image."""
         if isinstance(read, UserFault) or predicted is None:
             return Row(image.name, image.truth, error=read.message if isinstance(read, UserFault) else "")

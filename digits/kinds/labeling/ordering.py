@@ -1,0 +1,105 @@
+"""In which order people label images: at first different ones, then those about which a model is uncertain.
+
+Images of the validation and the test split come in random order among them, so that they remain a fair sample.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from digits.core.splits import Split
+from digits.data.arrays import write_array
+from digits.kinds.labeling.images import ListedImage
+
+ORDER_FILE = "order.npy"
+# Different images, before a first model; then as many at a time from the most uncertain ones.
+BATCH = 20
+# Of a batch, so many times as many uncertain images are candidates.
+CANDIDATES = 5
+# Beyond, images are sorted by their uncertainty alone.
+MOST_DIVERSE = 2000
+_ROUNDS = 10
+
+Order = NDArray[np.int32]
+
+
+def diverse_order(images: list[ListedImage], looks: NDArray[np.int8], seed: int) -> Order:
+    """Return the numbers of the ``images`` that can be labeled: at first `BATCH` different ones, then at random.
+
+    ``looks`` are int8 [images, features], see `digits.data.images.statistics.shapes`.
+    """
+    random = np.random.default_rng(seed)
+    train = random.permutation(_of(images, "train"))
+    first = _spread(looks[train].astype(np.float32), BATCH, random)
+    rest = np.delete(train, first)
+    return _with_held_out(images, np.concatenate([train[first], rest]), random)
+
+
+def uncertain_order(
+    images: list[ListedImage], looks: NDArray[np.int8], uncertainty: NDArray[np.float32], seed: int
+) -> Order:
+    """Return the numbers of the ``images`` that can be labeled, those of the highest ``uncertainty`` [images] first.
+
+    Batches are spread over the images that look different. Of a set of near-duplicates, only one comes early.
+    """
+    random = np.random.default_rng(seed)
+    train = _of(images, "train")
+    train = train[np.argsort(-uncertainty[train], kind="stable")]
+    _, firsts = np.unique([images[number].set for number in train], return_index=True)
+    is_first = np.zeros(len(train), np.bool_)
+    is_first[firsts] = True
+    train, doubles = train[is_first], train[~is_first]
+    chosen: list[NDArray[np.int64]] = []
+    while len(train) and len(chosen) * BATCH < MOST_DIVERSE:
+        candidates = train[: CANDIDATES * BATCH]
+        places = np.sort(_spread(looks[candidates].astype(np.float32), BATCH, random))
+        chosen.append(candidates[places])
+        train = np.delete(train, places)
+    return _with_held_out(images, np.concatenate([*chosen, train, doubles]), random)
+
+
+def write_order(folder: Path, order: Order) -> None:
+    """Write an order into ``folder``; raises OSError."""
+    write_array(folder / ORDER_FILE, order)
+
+
+def _of(images: list[ListedImage], *splits: Split) -> NDArray[np.int64]:
+    usable = [number for number, image in enumerate(images) if image.split in splits and not image.reason]
+    return np.array(usable, np.int64)
+
+
+def _with_held_out(images: list[ListedImage], train: NDArray[np.int64], random: np.random.Generator) -> Order:
+    """Distribute the validation and test images evenly among the training images, which keep their order."""
+    held_out = random.permutation(_of(images, "val", "test"))
+    places = [(np.arange(len(part)) + 0.5) / max(1, len(part)) for part in (train, held_out)]
+    every = np.concatenate([train, held_out])
+    return every[np.argsort(np.concatenate(places), kind="stable")].astype(np.int32)
+
+
+def _spread(vectors: NDArray[np.float32], count: int, random: np.random.Generator) -> NDArray[np.int64]:
+    """Return the places of ``count`` of the ``vectors``: those nearest to the centers of k-means (Lloyd, 1982)."""
+    if len(vectors) <= count:
+        return np.arange(len(vectors))
+    sample = vectors if len(vectors) <= MOST_DIVERSE else vectors[:MOST_DIVERSE]
+    centers = sample[random.choice(len(sample), count, replace=False)]
+    for _ in range(_ROUNDS):
+        nearest = _distances(sample, centers).argmin(axis=1)
+        for number in range(count):
+            members = sample[nearest == number]
+            if len(members):
+                centers[number] = members.mean(axis=0)
+    distances = _distances(sample, centers)
+    chosen: list[int] = []
+    for number in range(count):
+        order = np.argsort(distances[:, number], kind="stable")
+        chosen.append(next(int(place) for place in order if place not in chosen))
+    return np.array(chosen)
+
+
+def _distances(vectors: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the squared distances, [vectors, centers], apart from a term that is the same in each row."""
+    result: NDArray[np.float32] = (centers**2).sum(axis=1) - 2 * vectors @ centers.T
+    return result

@@ -1,0 +1,210 @@
+"""What a model proposes for the images of labels: the runs in the folder of the job, and their rows.
+
+Each run is a sub-folder of `FOLDER` with a `Run`, a line of `ROWS_FILE` for each image, appended while it is computed,
+masks in ``masks/``, and at the end the order in which its images are labeled best.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from math import log
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from msgspec import UNSET, Struct, UnsetType
+from numpy.typing import NDArray
+
+from digits.core import append_log
+from digits.core.files import UnreadableFile
+from digits.core.schema import Count, Fraction, NonNegative, UnixTime, Whole
+from digits.data.arrays import load_rows
+from digits.data.models.result_folders import ResultFolders
+from digits.kinds.labeling.answers import Entry, Object
+from digits.kinds.labeling.ordering import ORDER_FILE
+
+FOLDER = "predictions"
+ROWS_FILE = "rows.jsonl"
+MASKS_FOLDER = "masks"
+_PERCENT = 100.0
+
+
+class Run(Struct, kw_only=True):
+    """A run: the ``model`` with its ``name``, its snapshot of an ``epoch``, and when it began."""
+
+    id: str
+    model: str
+    name: str
+    snapshot: str
+    epoch: NonNegative
+    at: UnixTime
+    total: Count = 0
+
+
+RUNS = ResultFolders(
+    FOLDER,
+    "run.json",
+    Run,
+    "run of predictions",
+    key=lambda run: run.at,
+    reverse=True,  # the newest first
+    pattern=re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}\Z", re.ASCII),
+)
+
+
+class Proposal(Struct, kw_only=True, omit_defaults=True, gc=False):
+    """What a model proposes for an ``image``, as in an answer; ``mask`` is the name of a file.
+
+    ``score`` is the lowest probability of what is proposed, and ``uncertainty`` the higher the more a person's answer
+    would teach. ``error`` is set instead if the image cannot be read.
+    """
+
+    image: Count
+    score: Fraction = 0.0
+    uncertainty: NonNegative = 0.0
+    objects: list[Object] | UnsetType = UNSET
+    label: Whole | UnsetType = UNSET
+    labels: list[Whole] | UnsetType = UNSET
+    numbers: dict[str, float] | UnsetType = UNSET
+    mask: str | UnsetType = UNSET
+    error: str = ""
+
+
+class Proposals:
+    """The proposals of the newest run in the ``folder`` of a job, as far as it is. ``run`` is None without one.
+
+    ``scores`` are those of the images.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.run: Run | None = None
+        self._places, self.scores, self._cursor = array("q"), array("f"), 0
+
+    def update(self) -> None:
+        """Read the rows that are new; raises UnreadableFile."""
+        newest = next(iter(RUNS.load_all(self._folder)), None)
+        if newest is None or self.run is None or newest.id != self.run.id:
+            self._places, self.scores, self._cursor = array("q"), array("f"), 0
+        self.run = newest
+        if newest is None:
+            return
+        for brief, end in append_log.read(self._file, _Brief, self._cursor, below=self._folder):
+            missing = brief.image + 1 - len(self._places)
+            self._places.extend([-1] * missing)
+            self.scores.extend([0.0] * missing)
+            self._places[brief.image], self.scores[brief.image] = self._cursor, brief.score
+            self._cursor = end
+
+    def is_current(self) -> bool:
+        """Return whether `update` would find nothing new."""
+        newest = max((self._folder / FOLDER).glob("*/run.json"), default=None)
+        if newest is None or self.run is None:
+            return newest is None and self.run is None
+        rows = newest.parent / ROWS_FILE
+        return newest.parent.name == self.run.id and (
+            not rows.exists() or rows.stat().st_size <= self._cursor
+        )
+
+    @property
+    def _file(self) -> Path:
+        assert self.run is not None
+        return self.folder / ROWS_FILE
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        assert self.run is not None
+        return RUNS.folder_of(self._folder, self.run.id)
+
+    def __len__(self) -> int:
+        return len(self._places) - self._places.count(-1)
+
+    def find(self, image: int) -> Proposal | None:
+        """Return the proposal for an image; None without one. Raises UnreadableFile."""
+        if image >= len(self._places) or self._places[image] < 0:
+            return None
+        rows = append_log.read(self._file, Proposal, self._places[image], below=self._folder)
+        found = next(rows)[0]
+        return None if found.error else found
+
+    def order(self, folder: Path) -> NDArray[np.int32]:
+        """Return the numbers of the images in the best order to label them: that of the run, if it has ended."""
+        folders = [self.folder, folder] if self.run else [folder]
+        for each in folders:
+            with contextlib.suppress(UnreadableFile):
+                return load_rows(each / ORDER_FILE, below=self._folder, dtype=np.dtype("<i4"))
+        return np.zeros(0, np.int32)
+
+
+class _Brief(Struct, gc=False):
+    image: Count
+    score: Fraction = 0.0
+
+
+def propose(
+    field: str, image: int, predicted: Any, ids: Mapping[str, int], min_score: float, source: str
+) -> Proposal:
+    """Return the proposal from the prediction for an ``image`` in the format of its kind.
+
+    ``ids`` are those of the classes of the labels by name: others are left out. Objects count from ``min_score`` on,
+    and ``source`` says where they come from. A mask is left to the caller.
+    """
+    proposal = Proposal(image=image)
+    if field == "objects":
+        _propose_objects(proposal, predicted, ids, min_score, source)
+    elif field == "label":
+        (name, first), (_, second) = [*predicted, ["", 0.0]][:2]
+        proposal.score = min(1.0, max(0.0, first / _PERCENT))
+        proposal.uncertainty = max(0.0, 1 - (first - second) / _PERCENT)
+        if name in ids:
+            proposal.label = ids[name]
+    elif field == "labels":
+        chances = {
+            ids[name]: min(1.0, max(0.0, percent / _PERCENT)) for name, percent in predicted if name in ids
+        }
+        proposal.labels = sorted(number for number, chance in chances.items() if chance >= 0.5)
+        proposal.score = min((max(chance, 1 - chance) for chance in chances.values()), default=0.0)
+        proposal.uncertainty = sum(map(_entropy, chances.values())) / max(1, len(chances))
+    elif field == "numbers":
+        proposal.numbers = {str(ids[name]): value for name, value in predicted if name in ids}
+    return proposal
+
+
+def _propose_objects(
+    proposal: Proposal, predicted: Sequence[Any], ids: Mapping[str, int], min_score: float, source: str
+) -> None:
+    proposal.objects = []
+    for item in predicted:
+        left, top, right, bottom = item["box"]
+        if item["label"] in ids and item["score"] >= min_score and min(right - left, bottom - top) >= 1:
+            box = (left, top, right, bottom)
+            proposal.objects.append(
+                Object(class_=ids[item["label"]], box=box, from_=source, score=item["score"])
+            )
+    scores = [item["score"] for item in predicted]
+    kept = [item.score for item in proposal.objects if item.score is not UNSET]
+    proposal.score = min(kept) if kept else 1 - max(scores, default=0.0)
+    proposal.uncertainty = sum(min(score, 1 - score) for score in scores)
+
+
+def _entropy(chance: float) -> float:
+    """Return the entropy of an event in bits."""
+    return -sum(part * log(part, 2) for part in (chance, 1 - chance) if part > 0)
+
+
+def differs(proposal: Proposal, entry: Entry) -> bool:
+    """Return whether a proposal disagrees with an entry: in the class, the labels, or the classes of the objects."""
+    if proposal.label is not UNSET and entry.label is not UNSET:
+        return proposal.label != entry.label
+    if proposal.labels is not UNSET and entry.labels is not UNSET:
+        return {*proposal.labels} != {*entry.labels}
+    if proposal.objects is not UNSET and entry.objects is not UNSET:
+        proposed, labeled = (
+            sorted(item.class_ for item in side) for side in (proposal.objects, entry.objects)
+        )
+        return proposed != labeled
+    return False
