@@ -1,17 +1,19 @@
-// The page of labels: its images, and its classes, which can be added.
+// The page of labels: its images, its classes, and the proposals of models.
 
+import './activities.js';
 import { toast } from './dialog.js';
 import { request, wordsOf } from './http.js';
 import { startJobPage } from './job_page.js';
 
 startJobPage();
 
-document.getElementById('labels-class-form').addEventListener('submit', async (event) => {
+document.getElementById('labels-classes').addEventListener('submit', async (event) => {
   event.preventDefault();
-  const { url } = document.getElementById('labels-classes').dataset;
-  const body = JSON.stringify({ name: event.target.elements.name.value });
+  const { currentTarget, target: form } = event;
+  const { id } = form.dataset;
+  const body = JSON.stringify({ ...(id && { id: Number(id) }), ...Object.fromEntries(new FormData(form)) });
   try {
-    await request(url, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } });
+    await request(currentTarget.dataset.url, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } });
     location.reload();
   } catch (error) {
     toast(wordsOf(error), 'danger');

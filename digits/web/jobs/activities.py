@@ -92,7 +92,11 @@ class Activity:
     @property
     def endpoint(self) -> str:
         """The name of the blueprint: several types of jobs may have a path."""
-        return self.path if self.job_type.type in ("dataset", "model") else f"{self.path}_of_{self.job_type.type}"
+        return (
+            self.path
+            if self.job_type.type in ("dataset", "model")
+            else f"{self.path}_of_{self.job_type.type}"
+        )
 
     @cached_property
     def blueprint(self) -> Blueprint:

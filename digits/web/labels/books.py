@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
-from digits.kinds.labeling.answers import STATES, Entry, Sent
+from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import LabelLog
-from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals
+from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals, differs
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
 
@@ -130,6 +130,13 @@ class LabelBook:
         """Take back the labels of a ``batch``; see `LabelLog.take_back`."""
         with self._turn:
             return in_thread(self.log.take_back, batch, by)
+
+    def differs(self, number: int) -> bool:
+        """Return whether the proposal for a labeled image disagrees with its labels. It reads files."""
+        if self.proposals.run is None or STATES[self.log.states[number]] not in FINISHED:
+            return False
+        proposal, entry = self.proposals.find(number), self.log.latest(number)
+        return proposal is not None and entry is not None and differs(proposal, entry)
 
     def proposal(self, number: int, split: str) -> Proposal | None:
         """Return the proposal for an open training image: others come without one, so that they remain fair."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -14,16 +14,19 @@ from wtforms import SelectField, StringField, TextAreaField
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
 from digits.kinds.forms.fields import NAME_LENGTH, JobForm
-from digits.kinds.forms.request_fields import choice, whole
+from digits.kinds.forms.request_fields import choice, flag, positive, whole
 from digits.kinds.labeling.answers import FORMS, STATES, Entry
 from digits.kinds.labeling.export import TITLES
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
+from digits.kinds.labeling.proposals import Proposal
 from digits.web.jobs import serializers
+from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.labels import views
 from digits.web.labels.books import LabelBook, book_of
+from digits.web.labels.proposals import SAMPLE, accept_above, sample_above
 from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.usernames import current_username
@@ -56,20 +59,34 @@ def new() -> str:
 
 @blueprint.get("/labels/<job_id>")
 def show(job_id: str) -> str:
+    """Show the images in a ``state``, of a ``split``, with a ``label``, or those whose proposal ``differs``.
+
+    With ``score``, in percent, show a sample of the proposals that can be accepted instead.
+    """
     job = views.find(job_id)
     book = book_of(job)
-    states = [state] if (state := choice(request.args, "state", "", ("", *STATES))) else STATES
-    splits = [split] if (split := choice(request.args, "split", "", ("", *SPLITS))) else ()
-    label = whole(request.args, "label", None, 0)
-    numbers = book.find(states, splits, label)
-    page: Page[int] = Page.of(numbers.tolist(), page_of(request.args), PAGE_IMAGES)
-    chosen = {"state": state, "split": split, "label": label}
+    chosen = {
+        "state": choice(request.args, "state", "", ("", *STATES)),
+        "split": choice(request.args, "split", "", ("", *SPLITS)),
+        "label": whole(request.args, "label", None, 0),
+        "differs": flag(request.args, "differs"),
+    }
+    percent = whole(request.args, "score", None, 1, 100)
+    if percent is None:
+        numbers, sample = in_thread(_found, book, chosen), None
+    else:
+        count, numbers = in_thread(sample_above, book, percent / 100)
+        sample = {"percent": percent, "count": count}
+    page: Page[int] = Page.of(numbers, page_of(request.args), PAGE_IMAGES)
 
-    def address(number: int = 1, **changes: Any) -> str:
-        arguments = {
-            name: value for name, value in (chosen | changes).items() if value is not None and value != ""
+    def address(number: int = 1, name: str = "", value: Any = None) -> str:
+        arguments = chosen | ({name: value} if name else {})
+        given = {
+            key: 1 if text is True else text
+            for key, text in arguments.items()
+            if text not in ("", None, False)
         }
-        return url_for(".show", job_id=job_id, **arguments, page=number if number > 1 else None)
+        return url_for(".show", job_id=job_id, **given, page=number if number > 1 else None)
 
     return render_in_turns(
         "labels.html",
@@ -79,11 +96,45 @@ def show(job_id: str) -> str:
         chosen=chosen,
         address=address,
         page=page,
-        items=in_thread(partial(_items, job, book, page.items)),
+        sample=sample,
+        most_sampled=SAMPLE,
+        batch=_batch(book),
+        items=in_thread(_items, job, book, page.items, sample is not None),
+        has_proposals=book.proposals.run is not None,
         state_titles=STATE_TITLES,
         split_titles=SPLIT_TITLES,
         panels=panels_of(job),
     )
+
+
+@blueprint.post("/labels/<job_id>/accept")
+def accept(job_id: str) -> AnyResponse:
+    job = views.find(job_id)
+    check_owner(job)
+    accepted = accept_above(book_of(job), positive(request.form, "threshold"))
+    return redirect(url_for(".show", job_id=job_id, batch=accepted.batch, accepted=accepted.count))
+
+
+@blueprint.post("/labels/<job_id>/undo")
+def undo(job_id: str) -> AnyResponse:
+    job = views.find(job_id)
+    check_owner(job)
+    book_of(job).take_back(request.form["batch"], current_username(request) or "")
+    return redirect(url_for(".show", job_id=job_id))
+
+
+def _batch(book: LabelBook) -> dict[str, Any] | None:
+    """Return the batch that was just accepted, for the button that takes it back."""
+    count = whole(request.args, "accepted", 0, 0)
+    return {"id": request.args.get("batch", "")[:32], "count": count} if count else None
+
+
+def _found(book: LabelBook, chosen: Mapping[str, Any]) -> list[int]:
+    """Return the numbers of the images that the filters choose. It reads files."""
+    states = [chosen["state"]] if chosen["state"] else STATES
+    splits = [chosen["split"]] if chosen["split"] else ()
+    numbers: list[int] = book.find(states, splits, chosen["label"]).tolist()
+    return [number for number in numbers if book.differs(number)] if chosen["differs"] else numbers
 
 
 @blueprint.get("/labels/<job_id>/label")
@@ -119,18 +170,30 @@ def create_dataset(job_id: str) -> AnyResponse:
     return redirect(url_for("dataset_page.show", job_id=dataset.id))
 
 
-def _items(job: LabelsJob, book: LabelBook, numbers: list[int]) -> list[dict[str, Any]]:
-    """Describe images with their labels for a gallery. It reads files."""
+def _items(
+    job: LabelsJob, book: LabelBook, numbers: Sequence[int], are_proposals: bool
+) -> list[dict[str, Any]]:
+    """Describe images with their labels, or with the proposals, for a gallery. It reads files."""
     found = []
     for number in numbers:
         image, entry = book.images.read(number), book.log.latest(number)
-        row = book.row(number, image)
-        words, boxes = _labels_of(job, image, entry)
-        found.append({"row": row, "words": words, "boxes": boxes, "by": entry.by if entry else ""})
+        proposal = book.proposals.find(number) if are_proposals or book.differs(number) else None
+        words, boxes = _labels_of(job, image, proposal if are_proposals else entry)
+        found.append(
+            {
+                "row": book.row(number, image),
+                "words": words,
+                "boxes": boxes,
+                "by": entry.by if entry else "",
+                "proposed": _labels_of(job, image, proposal)[0] if proposal and not are_proposals else "",
+            }
+        )
     return found
 
 
-def _labels_of(job: LabelsJob, image: ListedImage, entry: Entry | None) -> tuple[str, list[dict[str, Any]]]:
+def _labels_of(
+    job: LabelsJob, image: ListedImage, entry: Entry | Proposal | None
+) -> tuple[str, list[dict[str, Any]]]:
     """Return the labels of an image in words, and its boxes, with positions in percent."""
     if entry is None:
         return "", []

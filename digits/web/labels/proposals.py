@@ -129,15 +129,26 @@ def accept(job_id: str) -> Response:
     if not 0 < threshold <= 1:
         raise BadRequest("“threshold” must be a number over 0, and at most 1.")
     book = book_of(job)
-    chosen = in_thread(_above, book, threshold)
-    sample = np.sort(np.random.default_rng().choice(chosen, min(SAMPLE, len(chosen)), replace=False)).tolist()
     if sent.get("dry_run") not in (None, "", False, "0", "false"):
-        return jsonify(Accepted(len(chosen), sample=sample))
-    if not len(chosen):
+        count, sample = in_thread(sample_above, book, threshold)
+        return jsonify(Accepted(count, sample=sample))
+    return jsonify(accept_above(book, threshold))
+
+
+def sample_above(book: LabelBook, threshold: float) -> tuple[int, list[int]]:
+    """Return how many open training images have proposals of such a score, and a random sample of them."""
+    chosen = _above(book, threshold)
+    sample = np.random.default_rng().choice(chosen, min(SAMPLE, len(chosen)), replace=False)
+    return len(chosen), np.sort(sample).tolist()
+
+
+def accept_above(book: LabelBook, threshold: float) -> Accepted:
+    """Accept all proposals of such a score for open training images; raises BadRequest if there are none."""
+    chosen = in_thread(_above, book, threshold).tolist()
+    if not chosen:
         raise BadRequest("No proposal for an open training image has such a score.", "Lower the threshold.")
     batch = secrets.token_hex(8)
-    count = book.accept(chosen.tolist(), current_username(request) or "", batch)
-    return jsonify(Accepted(count, batch=batch))
+    return Accepted(book.accept(chosen, current_username(request) or "", batch), batch=batch)
 
 
 @blueprint.post("/labels/<job_id>/accept/undo.json")
