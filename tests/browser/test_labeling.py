@@ -1,0 +1,190 @@
+"""Labeling in the browser: the form, drawing, keys, saving, and a dataset from the labels."""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility, finished
+from tests.site import bars
+
+
+@pytest.fixture(scope="module")
+def photos(server: ServerProcess) -> Path:
+    return bars(server.data / "unlabeled", each=6, side=64)
+
+
+def start(page: Page, photos: Path, kind: str, classes: str) -> str:
+    """Create labels in the form; return their address when the images are listed."""
+    page.goto("/labels/new")
+    page.get_by_label("What to label").select_option(label=kind)
+    page.get_by_label("Folder with images").fill(str(photos))
+    page.get_by_label("Classes").fill(classes)
+    expect(page.get_by_label("Name")).to_have_value("unlabeled")
+    page.get_by_role("button", name="Start labeling").click()
+    page.wait_for_url(re.compile(r"/labels/\d"))
+    expect(page.get_by_role("link", name="Label", exact=True)).to_be_visible()
+    return page.url.partition("#")[0]
+
+
+def entry(url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{url}.json") as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def saved(page: Page) -> dict[str, Any]:
+    """Return the entry of the image on the page, once it is saved."""
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    return entry(page.url)
+
+
+def draw(page: Page, left: float, top: float, right: float, bottom: float) -> None:
+    """Drag between two places, fractions of the sides of the image."""
+    image = page.locator("#label-image").bounding_box()
+    assert image is not None
+    x, y, width, height = image["x"], image["y"], image["width"], image["height"]
+    page.mouse.move(x + left * width, y + top * height)
+    page.mouse.down()
+    page.mouse.move(x + right * width, y + bottom * height, steps=4)
+    page.mouse.up()
+
+
+def test_boxes_are_drawn_changed_and_become_a_dataset(
+    page: Page, page_faults: PageFaults, server: ServerProcess, photos: Path
+) -> None:
+    url = start(page, photos, "Object detection", "bar\nspot")
+    check_accessibility(page)
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    check_accessibility(page)
+    draw(page, 0.25, 0.25, 0.75, 0.5)
+    page.keyboard.press("2")
+    (box,) = saved(page)["objects"]
+    assert box["class"] == 1 and box["box"] == pytest.approx([16, 16, 48, 32], abs=0.5)
+
+    # Undo takes back the class, then the box; redo restores both.
+    for _ in range(2):
+        page.keyboard.press("Control+z")
+    expect(page.locator("#label-count")).to_have_text("0")
+    for _ in range(2):
+        page.keyboard.press("Control+y")
+    page.keyboard.press("Shift+ArrowRight")
+    page.get_by_label("Bottom").fill("40")
+    page.get_by_label("Bottom").press("Tab")
+    (box,) = saved(page)["objects"]
+    assert box["class"] == 1 and box["box"] == pytest.approx([17, 16, 49, 40], abs=0.5)
+
+    # A polygon by its corners, closed with the Enter key, which opens the next image the second time.
+    page.locator("#label-frame").focus()
+    page.keyboard.press("p")
+    for x, y in ((0.1, 0.6), (0.4, 0.6), (0.3, 0.9)):
+        draw(page, x, y, x, y)
+    page.keyboard.press("Enter")
+    page.keyboard.press("1")
+    _, polygon = saved(page)["objects"]
+    assert polygon["class"] == 0 and len(polygon["rings"][0]) == 6
+    first = page.url
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(first)
+    expect(page.locator("#label-count")).to_have_text("0")
+
+    # Without objects, Enter says that there are none.
+    second = page.url
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(second)
+    assert entry(second)["state"] == "labeled" and entry(second)["objects"] == []
+    page.keyboard.press("x")
+    expect(page).not_to_have_url(re.compile(re.escape(second) + "$"))
+
+    # Label all, so that every split has some.
+    for _ in range(20):
+        if page.get_by_text("All images are labeled.").is_visible():
+            break
+        before = page.url
+        draw(page, 0.2, 0.2, 0.6, 0.6)
+        page.keyboard.press("Enter")
+        expect(page.get_by_text("All images are labeled.").or_(page.locator("#label-count", has_text=re.compile("^0$")))).to_be_visible()
+        saved(page)
+        if page.url == before:
+            break
+    page.goto(url)
+    expect(page.locator("#labels-counts")).to_contain_text("Skipped1")
+    page.get_by_role("link", name=re.compile("^Labeled ")).click()
+    expect(page.locator(".gallery .box").first).to_be_visible()
+    check_accessibility(page)
+    page.get_by_role("button", name="Create dataset").first.click()
+    page.get_by_role("dialog").get_by_role("button", name="Create dataset").click()
+    page.wait_for_url(re.compile(r"/datasets/\d"))
+    finished(server, {"id": page.url.rsplit("/", 1)[1].partition("#")[0]})
+
+
+def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    start(page, photos, "Image classification", "low\nhigh")
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    first = page.url
+    page.keyboard.press("2")
+    expect(page).not_to_have_url(first)
+    page.wait_for_timeout(0)
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    assert entry(first)["label"] == 1
+    page.goto(first)
+    expect(page.get_by_role("button", name="high")).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_masks_are_painted(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    start(page, photos, "Segmentation", "bar")
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    draw(page, 0.2, 0.5, 0.8, 0.5)
+    assert saved(page)["mask"].endswith("-1.png")
+    page.keyboard.press("g")
+    page.get_by_role("button", name="Not trained").click()
+    draw(page, 0.05, 0.05, 0.05, 0.05)
+    assert saved(page)["labels"] == [1]
+    page.reload()
+    expect(page.locator("#label-state")).to_have_text("Labeled")
+
+
+def test_a_change_survives_a_closed_tab_and_an_unreachable_server(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    start(page, photos, "Image classification", "low\nhigh")
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    first = page.url
+    page_faults.allow(r"/images/\d+\.json$")
+    page.route("**/images/*.json", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    page.keyboard.press("1")
+    expect(page.locator("#label-saved")).to_contain_text("Not saved yet")
+    assert entry(first)["state"] == "none"
+    page.unroute("**/images/*.json")
+    page.goto(first)
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    assert entry(first)["label"] == 0
+
+
+def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    start(page, photos, "Image classification", "low\nhigh")
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    first = page.url
+    change = json.dumps({"rev": 0, "edit": "other", "label": 0}).encode()
+    other = page.request.post(f"{first}.json", data=change, headers={"Content-Type": "application/json"})
+    assert other.ok
+    page_faults.allow(r"/images/\d+\.json$")
+    page.keyboard.press("2")
+    dialog = page.get_by_role("dialog", name="Two people labeled this image")
+    expect(dialog).to_contain_text("low")
+    dialog.get_by_role("button", name="Keep mine").click()
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    assert entry(first)["label"] == 1 and entry(first)["rev"] == 2
