@@ -17,16 +17,16 @@ from tests.site import bars
 
 @pytest.fixture(scope="module")
 def photos(server: ServerProcess) -> Path:
-    return bars(server.data / "unlabeled", each=6, side=64)
+    return bars(server.data / "unlabeled", each=6)
 
 
 def start(page: Page, photos: Path, kind: str, classes: str) -> str:
     """Create labels in the form; return their address when the images are listed."""
     page.goto("/labels/new")
     page.get_by_label("What to label").select_option(label=kind)
-    page.get_by_label("Folder with images").fill(str(photos))
-    page.get_by_label("Classes").fill(classes)
-    expect(page.get_by_label("Name")).to_have_value("unlabeled")
+    page.get_by_role("combobox", name="Folder with images").fill(str(photos))
+    page.get_by_label("Classes", exact=True).fill(classes)
+    expect(page.get_by_label("Name", exact=True)).to_have_value("unlabeled")
     page.get_by_role("button", name="Start labeling").click()
     page.wait_for_url(re.compile(r"/labels/\d"))
     expect(page.get_by_role("link", name="Label", exact=True)).to_be_visible()
@@ -67,7 +67,7 @@ def test_boxes_are_drawn_changed_and_become_a_dataset(
     draw(page, 0.25, 0.25, 0.75, 0.5)
     page.keyboard.press("2")
     (box,) = saved(page)["objects"]
-    assert box["class"] == 1 and box["box"] == pytest.approx([16, 16, 48, 32], abs=0.5)
+    assert box["class"] == 1 and box["box"] == pytest.approx([4, 4, 12, 8], abs=0.2)
 
     # Undo takes back the class, then the box; redo restores both.
     for _ in range(2):
@@ -76,10 +76,10 @@ def test_boxes_are_drawn_changed_and_become_a_dataset(
     for _ in range(2):
         page.keyboard.press("Control+y")
     page.keyboard.press("Shift+ArrowRight")
-    page.get_by_label("Bottom").fill("40")
+    page.get_by_label("Bottom").fill("10")
     page.get_by_label("Bottom").press("Tab")
     (box,) = saved(page)["objects"]
-    assert box["class"] == 1 and box["box"] == pytest.approx([17, 16, 49, 40], abs=0.5)
+    assert box["class"] == 1 and box["box"] == pytest.approx([5, 4, 13, 10], abs=0.2)
 
     # A polygon by its corners, closed with the Enter key, which opens the next image the second time.
     page.locator("#label-frame").focus()
@@ -142,7 +142,7 @@ def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos:
 
 
 def test_masks_are_painted(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    start(page, photos, "Segmentation", "bar")
+    start(page, photos, "Semantic segmentation", "bar")
     page.get_by_role("link", name="Label", exact=True).click()
     expect(page.locator("#label-state")).to_have_text("Not labeled")
     draw(page, 0.2, 0.5, 0.8, 0.5)
