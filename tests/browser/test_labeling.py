@@ -110,7 +110,11 @@ def test_boxes_are_drawn_changed_and_become_a_dataset(
         before = page.url
         draw(page, 0.2, 0.2, 0.6, 0.6)
         page.keyboard.press("Enter")
-        expect(page.get_by_text("All images are labeled.").or_(page.locator("#label-count", has_text=re.compile("^0$")))).to_be_visible()
+        expect(
+            page.get_by_text("All images are labeled.").or_(
+                page.locator("#label-count", has_text=re.compile("^0$"))
+            )
+        ).to_be_visible()
         saved(page)
         if page.url == before:
             break
@@ -163,7 +167,10 @@ def test_a_change_survives_a_closed_tab_and_an_unreachable_server(
     expect(page.locator("#label-state")).to_have_text("Not labeled")
     first = page.url
     page_faults.allow(r"/images/\d+\.json$")
-    page.route("**/images/*.json", lambda route: route.abort() if route.request.method == "POST" else route.continue_())
+    page.route(
+        "**/images/*.json",
+        lambda route: route.abort() if route.request.method == "POST" else route.continue_(),
+    )
     page.keyboard.press("1")
     expect(page.locator("#label-saved")).to_contain_text("Not saved yet")
     assert entry(first)["state"] == "none"

@@ -20,6 +20,7 @@ from digits.kinds.labeling.export import TITLES
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import Proposal
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import panels_of
@@ -27,9 +28,8 @@ from digits.web.jobs.query import Page, page_of
 from digits.web.labels import views
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.labels.proposals import SAMPLE, accept_above, sample_above
-from digits.web.offload import in_thread
 from digits.web.responses.pages import render_in_turns
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 
 blueprint = Blueprint("label_pages", __name__)
 

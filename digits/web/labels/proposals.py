@@ -18,16 +18,16 @@ from digits.data.models import evaluation as evaluations
 from digits.data.models.predictions import new_id
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import FOLDER, RUNS, Run
+from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.labels.books import OPEN, LabelBook, book_of
 from digits.web.labels.views import blueprint, fields_of_request, find
-from digits.web.offload import in_thread
 from digits.web.resources.labels import Accepted, ProposalRun
 from digits.web.responses.representation import returns
-from digits.web.security.usernames import current_username
+from digits.web.security.sessions import current_username
 from digits.web.services import services
 
 # With no error among so many random ones, at most 5% of all are wrong, with a confidence of 95%.
