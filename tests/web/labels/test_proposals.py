@@ -1,0 +1,185 @@
+"""Proposals of a model: made by a task, shown for open training images, accepted, taken back, and compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
+from digits.web.labels.proposals import SAMPLE
+from tests.site import Site, bars
+from tests.web.labels.test_views import create, image, mask_of, save
+from tests.web.trained import shared_site, train
+
+pytestmark = pytest.mark.integration
+site = shared_site
+NAMES = ("left", "middle", "right")
+
+
+def labels_of_bars(site: Site, kind: str = "classification", classes: str = "\n".join(NAMES)) -> str:
+    return create(site, kind, folder=str(bars(site.data / "bars", each=16)), classes=classes)
+
+
+def rows_of(site: Site, job: str, **query: Any) -> list[dict[str, Any]]:
+    address = "&".join(f"{name}={value}" for name, value in {"size": 500, **query}.items())
+    found: list[dict[str, Any]] = site.json(f"/labels/{job}/images.json?{address}")["images"]
+    return found
+
+
+def propose(site: Site, job: str, model: str) -> dict[str, Any]:
+    answer = site.client.post(f"/labels/{job}/predictions.json", json={"model": model})
+    assert answer.status_code == 202, answer.get_json()
+
+    def is_done() -> Any:
+        body = site.json(f"/labels/{job}/predictions.json")
+        assert body["state"] != "failed", body["error"]
+        return body if body["state"] == "done" else None
+
+    found: dict[str, Any] = site.wait(is_done)
+    return found
+
+
+@pytest.fixture(scope="module")
+def labeled(site: Site) -> tuple[str, str]:
+    """Labels of which each third image is open, and a model that was trained on the others."""
+    job = labels_of_bars(site)
+    for row in rows_of(site, job):
+        if row["n"] % 3:
+            label = NAMES.index(row["path"].split("/")[0])
+            assert save(site, job, row["n"], 0, f"first-{row['n']}", label=label).status_code == 200
+    answer = site.client.post(
+        f"/labels/{job}/datasets.json", json={"name": "first", "width": 16, "height": 16}
+    )
+    assert answer.status_code == 200, answer.get_json()
+    dataset = site.wait_until_done(answer.get_json()["id"])
+    return job, train(site, dataset, train_epochs=8)
+
+
+@pytest.fixture(scope="module")
+def proposed(site: Site, labeled: tuple[str, str]) -> str:
+    job, model = labeled
+    body = propose(site, job, model)
+    assert body["images"] == len(rows_of(site, job)) and body["run"] == "judged"
+    return job
+
+
+def test_open_training_images_have_proposals_and_no_others(site: Site, proposed: str) -> None:
+    for row in rows_of(site, proposed):
+        found = image(site, proposed, row["n"]).get("predicted")
+        assert bool(found) == (row["state"] == "none" and row["split"] == "train"), row
+        if found:
+            assert found["label"] == NAMES.index(row["path"].split("/")[0])
+            assert 0.3 < found["score"] <= 1 and 0 <= found["uncertainty"] <= 1
+
+
+def test_proposals_are_seen_before_they_are_accepted_and_taken_back_together(
+    site: Site, proposed: str
+) -> None:
+    accept = f"/labels/{proposed}/accept.json"
+    asked = {"threshold": 0.01, "dry_run": True}
+    sample = site.client.post(accept, json=asked).get_json()
+    open_ones = {row["n"] for row in rows_of(site, proposed, state="none", split="train")}
+    assert sample["count"] == len(open_ones) and {*sample["sample"]} <= open_ones
+    assert len(sample["sample"]) == min(SAMPLE, len(open_ones))
+    page = site.get(f"/labels/{proposed}?score=1").text
+    assert f"Accept {sample['count']} proposals" in page
+
+    cursor = site.json(f"/labels/{proposed}.json")["cursor"]
+    for threshold in (0, -1, 2, "x", None):
+        assert site.client.post(accept, json={"threshold": threshold}).status_code == 400
+    assert site.json(f"/labels/{proposed}.json")["cursor"] == cursor
+
+    accepted = site.client.post(accept, json={"threshold": 0.01}).get_json()
+    assert accepted["count"] == len(open_ones)
+    assert not rows_of(site, proposed, state="none", split="train")
+    # Somebody corrects one of them: it stays.
+    corrected = min(open_ones)
+    assert save(site, proposed, corrected, 1, "mine", label=0).status_code == 200
+    undone = site.client.post(f"/labels/{proposed}/accept/undo.json", json={"batch": accepted["batch"]})
+    assert undone.get_json()["count"] == len(open_ones) - 1
+    assert {row["n"] for row in rows_of(site, proposed, state="unlabeled")} == open_ones - {corrected}
+    assert image(site, proposed, corrected)["label"] == 0
+    history = site.json(f"/labels/{proposed}/images/{max(open_ones)}/history.json")["entries"]
+    assert [entry["state"] for entry in history] == ["unlabeled", "labeled"]
+
+
+def test_labels_that_the_model_doubts_are_found(site: Site, proposed: str) -> None:
+    row = next(row for row in rows_of(site, proposed, state="labeled") if row["path"].startswith("right"))
+    assert save(site, proposed, row["n"], row["rev"], "wrong", label=0).status_code == 200
+    page = site.get(f"/labels/{proposed}?differs=1").text
+    assert f"/images/{row['n']}/thumbnail" in page and "right" in page
+
+
+def test_a_model_of_another_kind_is_refused(site: Site, labeled: tuple[str, str]) -> None:
+    other = labels_of_bars(site, "regression", "angle")
+    answer = site.client.post(f"/labels/{other}/predictions.json", json={"model": labeled[1]})
+    assert answer.status_code == 400 and "does not predict" in answer.get_json()["error"]["message"]
+
+
+def test_masks_are_proposed_with_the_classes_of_the_labels(site: Site) -> None:
+    job = labels_of_bars(site, "segmentation", "bar")
+    for row in rows_of(site, job):
+        if row["n"] % 3:
+            left = 5 * NAMES.index(row["path"].split("/")[0])
+            pixels = np.zeros((16, 16), np.uint8)
+            pixels[:, left : left + 5] = 1
+            assert save(site, job, row["n"], 0, f"m{row['n']}", mask=mask_of(pixels)).status_code == 200
+    answer = site.client.post(
+        f"/labels/{job}/datasets.json", json={"name": "masks", "width": 16, "height": 16}
+    )
+    dataset = site.wait_until_done(answer.get_json()["id"])
+    settings = {"method": "standard", "standard_networks": "unet", "train_epochs": 2, "batch_size": 4}
+    propose(site, job, site.train("images/segmentation", dataset, learning_rate=0.003, **settings))
+    row = rows_of(site, job, state="none", split="train")[0]
+    found = image(site, job, row["n"])["predicted"]
+    assert 0 < found["uncertainty"] < 1 and found["score"] == pytest.approx(
+        1 - found["uncertainty"], abs=1e-6
+    )
+    answer = site.get(f"/labels/{job}/images/{row['n']}/mask?proposed=1")
+    (path := site.data / "mask.png").write_bytes(answer.data)
+    mask = Image.open(path)
+    assert mask.mode == "L" and mask.size == (16, 16) and {*np.unique(np.asarray(mask))} <= {0, 1}
+    accepted = site.client.post(f"/labels/{job}/accept.json", json={"threshold": 0.001}).get_json()
+    assert accepted["count"] > 0
+    assert site.get(f"/labels/{job}/images/{row['n']}/mask").data == answer.data
+
+
+def listed(count: int) -> list[ListedImage]:
+    splits = ("train", "train", "train", "val")
+    return [
+        ListedImage(path=f"{n}.png", split=splits[n % 4], set=n - n % 2 if n % 4 < 2 else n, digest="0")
+        for n in range(count)
+    ]
+
+
+def test_the_first_images_are_different_and_others_come_evenly_among_them() -> None:
+    images = listed(400)
+    random = np.random.default_rng(0)
+    groups = np.arange(400) % BATCH
+    looks = (random.normal(0, 2, (400, 63)) + 100 * np.eye(63)[groups]).astype(np.int8)
+    order = diverse_order(images, looks, 7)
+    assert sorted(order.tolist()) == list(range(400))
+    train = [number for number in order if images[number].split == "train"]
+    assert len({groups[number] for number in train[:BATCH]}) >= BATCH * 0.6
+    held_out = [place for place, number in enumerate(order) if images[number].split == "val"]
+    assert np.diff(held_out).max() <= 5
+    assert order.tolist() == diverse_order(images, looks, 7).tolist()
+
+
+def test_uncertain_images_come_first_and_near_duplicates_do_not() -> None:
+    images = listed(400)
+    uncertainty = np.linspace(1, 0, 400, dtype=np.float32)
+    looks = np.random.default_rng(1).integers(-127, 128, (400, 63)).astype(np.int8)
+    order = uncertain_order(images, looks, uncertainty, 3)
+    assert sorted(order.tolist()) == list(range(400))
+    train = [int(number) for number in order if images[number].split == "train"]
+    first = train[:100]
+    sets = [images[number].set for number in first]
+    assert len(sets) == len({*sets})
+    # A batch is chosen from the most uncertain ones, one of each set.
+    firsts = sorted({images[number].set for number in train})[: CANDIDATES * BATCH]
+    assert {images[number].set for number in first[:BATCH]} <= {*firsts}
