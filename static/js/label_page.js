@@ -62,7 +62,7 @@ const base64 = (blob) =>
 async function save(state = 'labeled') {
   const { n, rev } = current;
   const { mask, ...value } = state === 'labeled' || state === 'reviewed' ? labels.value : {};
-  const entry = { state, seconds: Math.round(10 * active.seconds) / 10, ...value };
+  const entry = { state, seconds: Math.round(10 * active.seconds) / 10, proposed: current.isProposed, ...value };
   Object.assign(current, { state });
   shown();
   outbox.put(n, rev, mask ? { ...entry, mask: await mask.toPng() } : entry);

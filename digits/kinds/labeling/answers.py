@@ -63,11 +63,13 @@ class Object(
 class Answer(Struct, omit_defaults=True, kw_only=True, gc=False):
     """The state of an image and what is in it; only the field of the kind is set.
 
-    ``numbers`` are those by id. ``mask`` is the name of a file. ``seconds`` is the time that a person took.
+    ``numbers`` are those by id. ``mask`` is the name of a file. ``seconds`` is the time that a person took, who saw a
+    proposal first if ``proposed``.
     """
 
     state: State = "labeled"
     seconds: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    proposed: bool = False
     objects: list[Object] | UnsetType = UNSET
     label: Whole | UnsetType = UNSET
     labels: list[Whole] | UnsetType = UNSET

@@ -21,7 +21,7 @@ from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, make_folder, write_bytes
 from digits.core.schema import MAX_INTEGER, Whole
-from digits.kinds.labeling.answers import FIELDS, STATES, Answer, Entry, Sent
+from digits.kinds.labeling.answers import FIELDS, FINISHED, STATES, Answer, Entry, Sent
 from digits.kinds.labeling.proposals import Proposal
 
 LABELS_FILE = "labels.jsonl"
@@ -49,6 +49,9 @@ class _Brief(Struct, gc=False):
     image: Whole
     rev: Whole
     state: str = "labeled"
+    seconds: float = 0.0
+    proposed: bool = False
+    batch: str = ""
     objects: list[_Class] | UnsetType = UNSET
     label: Whole | UnsetType = UNSET
     labels: list[Whole] | UnsetType = UNSET
@@ -67,6 +70,8 @@ class LabelLog:
         # The numbers of images by state, and by class.
         self.counts: Counter[str] = Counter()
         self.of_classes: Counter[int] = Counter()
+        # The seconds that people took for images that nobody had labeled, without and with a proposal.
+        self.paces = array("f"), array("f")
 
     def update(self, until: int = MAX_INTEGER) -> None:
         """Read the entries that are new, those before the place ``until``; raises UnreadableFile."""
@@ -95,6 +100,8 @@ class LabelLog:
             items = (item.class_ for item in brief.objects) if brief.objects else brief.labels or ()
             found = tuple(sorted({*items}))
         before, after = self.states[image], STATES.index(brief.state)
+        if STATES[before] not in FINISHED and brief.state in FINISHED and brief.seconds and not brief.batch:
+            self.paces[brief.proposed].append(brief.seconds)
         if before != after:
             self.counts[STATES[before]] -= 1
             self.counts[brief.state] += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -11,25 +12,29 @@ from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import SelectField, StringField, TextAreaField
 
+from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
 from digits.kinds.forms.fields import NAME_LENGTH, JobForm
 from digits.kinds.forms.request_fields import choice, flag, positive, whole
+from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FORMS, STATES, Entry
 from digits.kinds.labeling.export import TITLES
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import Proposal
+from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.labels import views
+from digits.web.labels import gain, views
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.labels.proposals import SAMPLE, accept_above, sample_above
 from digits.web.responses.pages import render_in_turns
 from digits.web.security.sessions import current_username
+from digits.web.services import services
 
 blueprint = Blueprint("label_pages", __name__)
 
@@ -104,6 +109,8 @@ def show(job_id: str) -> str:
         state_titles=STATE_TITLES,
         split_titles=SPLIT_TITLES,
         panels=panels_of(job),
+        gains=_gains(job),
+        paces=[gain.pace(each) for each in book.log.paces],
     )
 
 
@@ -121,6 +128,37 @@ def undo(job_id: str) -> AnyResponse:
     check_owner(job)
     book_of(job).take_back(request.form["batch"], current_username(request) or "")
     return redirect(url_for(".show", job_id=job_id))
+
+
+def _gains(job: LabelsJob) -> list[dict[str, Any]]:
+    """Return the best model of each dataset from the labels, with the value of its metric and the interval."""
+    name, metric = job.data_kind.metric, views_of(job.data_kind).metric(job.data_kind.metric)
+    found = []
+    for made in in_thread(gain.made, job):
+        dataset = services().store.find(made.id)
+        if not isinstance(dataset, DatasetJob):
+            continue
+        models = [each for each in services().store.children(dataset) if isinstance(each, ModelJob)]
+        each = in_thread(gain.best_of, made.labeled, dataset, models)
+        if each is None:
+            continue
+        value, interval = each.evaluation.metrics[name], each.evaluation.intervals.get(name)
+        low, high = (interval.low, interval.high) if interval else (value, value)
+        found.append(
+            {
+                "labeled": each.labeled,
+                "job": serializers.row(each.model),
+                "split": SPLIT_TITLES[each.evaluation.split].lower(),
+                "records": each.evaluation.records,
+                "title": metric.title,
+                "value": value,
+                "low": low,
+                "high": high,
+                "words": metric.format(value),
+                "interval": f"{metric.format(low)} to {metric.format(high)}" if interval else "",
+            }
+        )
+    return sorted(found, key=itemgetter("labeled"))
 
 
 def _batch(book: LabelBook) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -36,6 +37,7 @@ from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
+from digits.web.labels import gain
 from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
 from digits.web.records.images import THUMBNAIL_SIDE
 from digits.web.resources.encoding import as_json, describe
@@ -273,6 +275,7 @@ def create_dataset(job_id: str) -> Response:
 def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:
     """Create a dataset with the ``name`` and the settings in a request; return it with what it lacks."""
     name, book = _name_in(sent), book_of(job)
+    count = len(book.find(FINISHED))
     has_gpu = any(device.is_gpu for device in services().devices.list())
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -292,6 +295,7 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
             folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
         )
         services().scheduler.submit(dataset)
+    in_thread(gain.note, job, gain.Made(dataset.id, time.time(), count))
     return dataset, recipe.notes
 
 

@@ -13,7 +13,7 @@ from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, unc
 from digits.web.labels.proposals import SAMPLE
 from tests.site import Site, bars
 from tests.web.labels.test_views import create, image, mask_of, save
-from tests.web.trained import shared_site, train
+from tests.web.trained import shared_site, train, wait_for_evaluation
 
 pytestmark = pytest.mark.integration
 site = shared_site
@@ -112,6 +112,20 @@ def test_labels_that_the_model_doubts_are_found(site: Site, proposed: str) -> No
     assert save(site, proposed, row["n"], row["rev"], "wrong", label=0).status_code == 200
     page = site.get(f"/labels/{proposed}?differs=1").text
     assert f"/images/{row['n']}/thumbnail" in page and "right" in page
+
+
+def test_the_page_shows_what_labels_gained(site: Site, labeled: tuple[str, str]) -> None:
+    job, model = labeled
+    answer = site.post(f"/models/{model}/evaluation.json", split="val")
+    assert answer.status_code == 202, answer.get_json()
+    wait_for_evaluation(site, model)
+    for number, row in enumerate(rows_of(site, job, state="labeled")[:5]):
+        taken = save(site, job, row["n"], row["rev"], f"again{number}", state="unlabeled")
+        again = {"seconds": 2.0 + number, "proposed": True, "label": 1}
+        assert save(site, job, row["n"], taken.get_json()["rev"], f"new{number}", **again).status_code == 200
+    page = site.get(f"/labels/{job}").text
+    assert "What labeling gained" in page and "4.0 s per image with a proposal" in page
+    assert f'href="/models/{model}"' in page and "Accuracy over labeled images" in page
 
 
 def test_a_model_of_another_kind_is_refused(site: Site, labeled: tuple[str, str]) -> None:
