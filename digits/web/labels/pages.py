@@ -32,7 +32,7 @@ from digits.web.jobs.query import Page, page_of
 from digits.web.labels import gain, views
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.labels.proposals import SAMPLE, accept_above, sample_above
-from digits.web.responses.pages import render_in_turns
+from digits.web.responses.representation import render_in_turns
 from digits.web.security.sessions import current_username
 from digits.web.services import services
 

@@ -52,7 +52,7 @@ from digits.web.resources.labels import (
     SavedLabel,
 )
 from digits.web.responses.errors import error_body
-from digits.web.responses.files import send_job_file, send_opened
+from digits.web.responses.files import archive_response, send_job_file, send_opened
 from digits.web.responses.representation import returns
 from digits.web.security.origin import not_from_other_sites
 from digits.web.security.sessions import current_username

@@ -11,8 +11,8 @@ from PIL import Image
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
 from digits.web.labels.proposals import SAMPLE
+from tests.labels import create, image, mask_of, save
 from tests.site import Site, bars
-from tests.web.labels.test_views import create, image, mask_of, save
 from tests.web.trained import shared_site, train, wait_for_evaluation
 
 pytestmark = pytest.mark.integration
