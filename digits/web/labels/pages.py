@@ -16,7 +16,7 @@ from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
 from digits.kinds.forms.fields import NAME_LENGTH, JobForm
-from digits.kinds.forms.request_fields import choice, flag, positive, whole
+from digits.kinds.forms.request_fields import choice, flag, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FORMS, STATES, Entry
 from digits.kinds.labeling.export import TITLES
@@ -26,12 +26,11 @@ from digits.kinds.labeling.proposals import Proposal
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
-from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.labels import gain, views
+from digits.web.labels import gain
+from digits.web.labels.actions import SAMPLE, described, find, sample_above
 from digits.web.labels.books import LabelBook, book_of
-from digits.web.labels.proposals import SAMPLE, accept_above, sample_above
 from digits.web.responses.representation import render_in_turns
 from digits.web.security.sessions import current_username
 from digits.web.services import services
@@ -68,7 +67,7 @@ def show(job_id: str) -> str:
 
     With ``score``, in percent, show a sample of the proposals that can be accepted instead.
     """
-    job = views.find(job_id)
+    job = find(job_id)
     book = book_of(job)
     chosen = {
         "state": choice(request.args, "state", "", ("", *STATES)),
@@ -96,7 +95,7 @@ def show(job_id: str) -> str:
     return render_in_turns(
         "labels.html",
         **serializers.page(job),
-        labels=views.described(job),
+        labels=described(job),
         formats=TITLES,
         chosen=chosen,
         address=address,
@@ -112,22 +111,6 @@ def show(job_id: str) -> str:
         gains=_gains(job),
         paces=[gain.pace(each) for each in book.log.paces],
     )
-
-
-@blueprint.post("/labels/<job_id>/accept")
-def accept(job_id: str) -> AnyResponse:
-    job = views.find(job_id)
-    check_owner(job)
-    accepted = accept_above(book_of(job), positive(request.form, "threshold"))
-    return redirect(url_for(".show", job_id=job_id, batch=accepted.batch, accepted=accepted.count))
-
-
-@blueprint.post("/labels/<job_id>/undo")
-def undo(job_id: str) -> AnyResponse:
-    job = views.find(job_id)
-    check_owner(job)
-    book_of(job).take_back(request.form["batch"], current_username(request) or "")
-    return redirect(url_for(".show", job_id=job_id))
 
 
 def _gains(job: LabelsJob) -> list[dict[str, Any]]:
@@ -178,7 +161,7 @@ def _found(book: LabelBook, chosen: Mapping[str, Any]) -> list[int]:
 @blueprint.get("/labels/<job_id>/label")
 def label(job_id: str) -> AnyResponse:
     """Go to the first open image, or to the first one."""
-    book = book_of(views.find(job_id))
+    book = book_of(find(job_id))
     if not len(book.images):
         abort(404)
     chosen = book.lease("", 1, (), ())
@@ -187,7 +170,7 @@ def label(job_id: str) -> AnyResponse:
 
 @blueprint.get("/labels/<job_id>/images/<int:number>")
 def label_image(job_id: str, number: int) -> str:
-    job = views.find(job_id)
+    job = find(job_id)
     book = book_of(job)
     book.image(number)
     page = {
@@ -200,12 +183,6 @@ def label_image(job_id: str, number: int) -> str:
         "n": number,
     }
     return render_template("label.html", job=serializers.row(job), page=page)
-
-
-@blueprint.post("/labels/<job_id>/datasets")
-def create_dataset(job_id: str) -> AnyResponse:
-    dataset, _ = views.freeze_labels(views.find(job_id), request.form.to_dict())
-    return redirect(url_for("dataset_page.show", job_id=dataset.id))
 
 
 def _items(

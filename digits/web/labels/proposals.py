@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from typing import Any
 
-import numpy as np
-from flask import Response, jsonify, request
-from numpy.typing import NDArray
+from flask import jsonify, request, url_for
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.core.files import make_folder, write_json
@@ -23,15 +21,13 @@ from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.activities import Activity
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.labels.books import OPEN, LabelBook, book_of
-from digits.web.labels.views import blueprint, fields_of_request, find
+from digits.web.labels.actions import accept_above, fields_of_request, find, sample_above
+from digits.web.labels.books import book_of
 from digits.web.resources.labels import Accepted, ProposalRun
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import respond, twin
 from digits.web.security.sessions import current_username
 from digits.web.services import services
 
-# With no error among so many random ones, at most 5% of all are wrong, with a confidence of 95%.
-SAMPLE = 59
 # Objects of models without an evaluation count from this score on.
 MIN_SCORE = 0.3
 MOST_MODELS = 50
@@ -113,9 +109,11 @@ proposals = Activity(
 )
 
 
-@blueprint.post("/labels/<job_id>/accept.json")
-@returns(Accepted)
-def accept(job_id: str) -> Response:
+blueprint = proposals.blueprint
+
+
+@twin(blueprint, "/labels/<job_id>/accept", Accepted)
+def accept(job_id: str) -> AnyResponse:
     """Accept the proposals for open training images whose score is at least ``threshold``.
 
     With ``dry_run``, return their number and a random sample instead: see it before you accept all.
@@ -132,40 +130,18 @@ def accept(job_id: str) -> Response:
     if sent.get("dry_run") not in (None, "", False, "0", "false"):
         count, sample = in_thread(sample_above, book, threshold)
         return jsonify(Accepted(count, sample=sample))
-    return jsonify(accept_above(book, threshold))
+    accepted = accept_above(book, threshold)
+    page = url_for("label_pages.show", job_id=job_id, batch=accepted.batch, accepted=accepted.count)
+    return respond(accepted, created=page)
 
 
-def sample_above(book: LabelBook, threshold: float) -> tuple[int, list[int]]:
-    """Return how many open training images have proposals of such a score, and a random sample of them."""
-    chosen = _above(book, threshold)
-    sample = np.random.default_rng().choice(chosen, min(SAMPLE, len(chosen)), replace=False)
-    return len(chosen), np.sort(sample).tolist()
-
-
-def accept_above(book: LabelBook, threshold: float) -> Accepted:
-    """Accept all proposals of such a score for open training images; raises BadRequest if there are none."""
-    chosen = in_thread(_above, book, threshold).tolist()
-    if not chosen:
-        raise BadRequest("No proposal for an open training image has such a score.", "Lower the threshold.")
-    batch = secrets.token_hex(8)
-    return Accepted(book.accept(chosen, current_username(request) or "", batch), batch=batch)
-
-
-@blueprint.post("/labels/<job_id>/accept/undo.json")
-@returns(Accepted)
-def undo(job_id: str) -> Response:
+@twin(blueprint, "/labels/<job_id>/accept/undo", Accepted)
+def undo(job_id: str) -> AnyResponse:
     """Take back the labels that were accepted as one ``batch``, except those that somebody has changed since."""
     job = find(job_id)
     check_owner(job)
     batch = str(fields_of_request().get("batch", ""))
     if not batch:
         raise BadRequest("“batch” is missing.", "It is in the response to “accept”.")
-    return jsonify(Accepted(book_of(job).take_back(batch, current_username(request) or ""), batch=batch))
-
-
-def _above(book: LabelBook, threshold: float) -> NDArray[np.int64]:
-    scores = np.zeros(len(book.images), np.float32)
-    known = np.frombuffer(book.proposals.scores.tobytes(), np.float32)[: len(scores)]
-    scores[: len(known)] = known
-    numbers = book.find(OPEN, ["train"])
-    return numbers[scores[numbers] >= threshold]
+    taken = Accepted(book_of(job).take_back(batch, current_username(request) or ""), batch=batch)
+    return respond(taken, created=url_for("label_pages.show", job_id=job_id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -13,9 +12,9 @@ from typing import Any, BinaryIO
 import msgspec
 from flask import Blueprint, Response, jsonify, make_response, request
 from msgspec import UNSET
+from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
-from digits.core.recipe import Frozen
 from digits.core.splits import SPLITS
 from digits.data.archives.writing import stream
 from digits.data.data_roots import Roots
@@ -26,18 +25,16 @@ from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, flag, whole
-from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
-from digits.kinds.labeling.freezing import Request, freeze
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
 from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
-from digits.web.labels import gain
+from digits.web.labels.actions import described, fields_of_request, find, freeze_labels, name_in
 from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
 from digits.web.records.images import THUMBNAIL_SIDE
 from digits.web.resources.encoding import as_json, describe
@@ -53,7 +50,7 @@ from digits.web.resources.labels import (
 )
 from digits.web.responses.errors import error_body
 from digits.web.responses.files import archive_response, send_job_file, send_opened
-from digits.web.responses.representation import returns
+from digits.web.responses.representation import respond, returns, twin
 from digits.web.security.origin import not_from_other_sites
 from digits.web.security.sessions import current_username
 from digits.web.services import services
@@ -66,8 +63,6 @@ MOST_LEASED = 20
 # Larger images are sent as JPEG files, because making PNG files of them takes seconds.
 MAX_PNG_PIXELS = 4_000_000
 PICTURE_SECONDS = 300
-# The settings of the recipe that a request can choose.
-SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
 
 
 @blueprint.post("/labels.json")
@@ -75,7 +70,7 @@ SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
 def create() -> Response:
     """Create a job that labels the images below ``folder`` for datasets of a ``kind``."""
     sent = fields_of_request()
-    name = _name_in(sent)
+    name = name_in(sent)
     kind = _kind_named(str(sent.get("kind", "")))
     classes = sent.get("classes") or []
     with services().store.creation() as new_folder:
@@ -264,39 +259,14 @@ def mask(job_id: str, number: int) -> Response:
     return send_job_file(job.folder, f"{MASKS_FOLDER}/{entries[0].mask}", "image/png")
 
 
-@blueprint.post("/labels/<job_id>/datasets.json")
-@returns(FrozenDataset)
-def create_dataset(job_id: str) -> Response:
+@twin(blueprint, "/labels/<job_id>/datasets", FrozenDataset)
+def create_dataset(job_id: str) -> AnyResponse:
     """Create a dataset from the labels so far, with a ``name``; later changes do not affect it."""
     dataset, warnings = freeze_labels(find(job_id), fields_of_request())
-    return jsonify(describe(FrozenDataset, serializers.brief(dataset), warnings=warnings))
-
-
-def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:
-    """Create a dataset with the ``name`` and the settings in a request; return it with what it lacks."""
-    name, book = _name_in(sent), book_of(job)
-    count = len(book.find(FINISHED))
-    has_gpu = any(device.is_gpu for device in services().devices.list())
-    with services().store.creation() as new_folder:
-        folder = new_folder()
-        recipe = freeze(
-            Request(
-                folder=str(job.folder),
-                target=str(folder),
-                kind=job.kind,
-                root=job.root,
-                classes=job.classes,
-                frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor),
-                settings={key: sent[key] for key in SETTINGS if sent.get(key) not in (None, "")},
-                device="gpu" if has_gpu else "cpu",
-            )
-        )
-        dataset = DatasetJob.create(
-            folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
-        )
-        services().scheduler.submit(dataset)
-    in_thread(gain.note, job, gain.Made(dataset.id, time.time(), count))
-    return dataset, recipe.notes
+    return respond(
+        lambda: describe(FrozenDataset, serializers.brief(dataset), warnings=warnings),
+        created=serializers.job_url(dataset),
+    )
 
 
 @blueprint.get("/labels/<job_id>/export")
@@ -316,27 +286,6 @@ def _pieces(archive: LabelExport) -> Iterator[bytes]:
     yield from stream("zip", archive.entries())
 
 
-def find(job_id: str) -> LabelsJob:
-    return services().store.get(job_id, LabelsJob)
-
-
-def fields_of_request() -> dict[str, Any]:
-    """Return the fields of a request, of a form or of a JSON object; raises BadRequest."""
-    if not request.is_json:
-        return dict(request.form.items())
-    sent = request.get_json()
-    if not isinstance(sent, dict):
-        raise BadRequest("Send a JSON object.")
-    return sent
-
-
-def _name_in(sent: dict[str, Any]) -> str:
-    name = str(sent.get("name", "")).strip()
-    if not 0 < len(name) <= NAME_LENGTH:
-        raise BadRequest(f"The name must have 1 to {NAME_LENGTH} characters.")
-    return name
-
-
 def _kind_named(text: str) -> Kind:
     found = next((kind for kind in all_kinds().values() if text in (kind.name, kind.route)), None)
     if found is None:
@@ -350,26 +299,6 @@ def _chosen(name: str, options: tuple[str, ...]) -> list[str]:
     if wrong := next((text for text in chosen if text not in options), None):
         raise BadRequest(f"There is no {name} “{wrong[:40]}”.", f"Use some of {', '.join(options)}.")
     return chosen
-
-
-def described(job: LabelsJob) -> Labels:
-    book = book_of(job)
-    states = services().scheduler.task_state(job, job.tasks[0])
-    return describe(
-        Labels,
-        serializers.row(job),
-        kind=job.data_kind.route,
-        field=job.form.field,
-        folder=job.root,
-        classes=job.classes,
-        images=len(book.images),
-        states=book.count_states(),
-        splits=book.count_splits(),
-        images_of_classes={str(item.id): book.log.of_classes[item.id] for item in job.classes},
-        cursor=book.log.cursor,
-        formats=[*job.form.formats],
-        warnings=states.warnings,
-    )
 
 
 def _entry_json(entry: Entry | None) -> dict[str, Any]:

@@ -25,6 +25,8 @@ PAGES_ONLY = {
     "/datasets/{kind}/new",
     "/datasets/{job_id}/add",
     "/datasets/{job_id}/versions/new",
+    "/labels/new",
+    "/labels/{job_id}/label",
     "/models/compare/evaluation",
     "/models/{kind}/new",
     "/models/{kind}/{call}",

@@ -1,0 +1,124 @@
+"""What several views of labels do: find and describe a job, make a dataset from it, and accept proposals."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Any
+
+import numpy as np
+from flask import request
+from numpy.typing import NDArray
+
+from digits.core.errors import BadRequest
+from digits.core.recipe import Frozen
+from digits.kinds.forms.fields import NAME_LENGTH
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.answers import FINISHED
+from digits.kinds.labeling.freezing import Request, freeze
+from digits.kinds.labeling.job import LabelsJob
+from digits.runtime.offload import in_thread
+from digits.web.jobs import serializers
+from digits.web.labels import gain
+from digits.web.labels.books import OPEN, LabelBook, book_of
+from digits.web.resources.encoding import describe
+from digits.web.resources.labels import Accepted, Labels
+from digits.web.security.sessions import current_username
+from digits.web.services import services
+
+# The settings of the recipe that a request can choose.
+SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
+# With no error among so many random ones, at most 5% of all are wrong, with a confidence of 95%.
+SAMPLE = 59
+
+
+def find(job_id: str) -> LabelsJob:
+    return services().store.get(job_id, LabelsJob)
+
+
+def fields_of_request() -> dict[str, Any]:
+    """Return the fields of a request, of a form or of a JSON object; raises BadRequest."""
+    if not request.is_json:
+        return dict(request.form.items())
+    sent = request.get_json()
+    if not isinstance(sent, dict):
+        raise BadRequest("Send a JSON object.")
+    return sent
+
+
+def name_in(sent: dict[str, Any]) -> str:
+    name = str(sent.get("name", "")).strip()
+    if not 0 < len(name) <= NAME_LENGTH:
+        raise BadRequest(f"The name must have 1 to {NAME_LENGTH} characters.")
+    return name
+
+
+def described(job: LabelsJob) -> Labels:
+    book = book_of(job)
+    states = services().scheduler.task_state(job, job.tasks[0])
+    return describe(
+        Labels,
+        serializers.row(job),
+        kind=job.data_kind.route,
+        field=job.form.field,
+        folder=job.root,
+        classes=job.classes,
+        images=len(book.images),
+        states=book.count_states(),
+        splits=book.count_splits(),
+        images_of_classes={str(item.id): book.log.of_classes[item.id] for item in job.classes},
+        cursor=book.log.cursor,
+        formats=[*job.form.formats],
+        warnings=states.warnings,
+    )
+
+
+def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:
+    """Create a dataset with the ``name`` and the settings in a request; return it with what it lacks."""
+    name, book = name_in(sent), book_of(job)
+    count = len(book.find(FINISHED))
+    has_gpu = any(device.is_gpu for device in services().devices.list())
+    with services().store.creation() as new_folder:
+        folder = new_folder()
+        recipe = freeze(
+            Request(
+                folder=str(job.folder),
+                target=str(folder),
+                kind=job.kind,
+                root=job.root,
+                classes=job.classes,
+                frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor),
+                settings={key: sent[key] for key in SETTINGS if sent.get(key) not in (None, "")},
+                device="gpu" if has_gpu else "cpu",
+            )
+        )
+        dataset = DatasetJob.create(
+            folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
+        )
+        services().scheduler.submit(dataset)
+    in_thread(gain.note, job, gain.Made(dataset.id, time.time(), count))
+    return dataset, recipe.notes
+
+
+def sample_above(book: LabelBook, threshold: float) -> tuple[int, list[int]]:
+    """Return how many open training images have proposals of such a score, and a random sample of them."""
+    chosen = _above(book, threshold)
+    sample = np.random.default_rng().choice(chosen, min(SAMPLE, len(chosen)), replace=False)
+    return len(chosen), np.sort(sample).tolist()
+
+
+def accept_above(book: LabelBook, threshold: float) -> Accepted:
+    """Accept all proposals of such a score for open training images; raises BadRequest if there are none."""
+    chosen = in_thread(_above, book, threshold).tolist()
+    if not chosen:
+        raise BadRequest("No proposal for an open training image has such a score.", "Lower the threshold.")
+    batch = secrets.token_hex(8)
+    return Accepted(book.accept(chosen, current_username(request) or "", batch), batch=batch)
+
+
+def _above(book: LabelBook, threshold: float) -> NDArray[np.int64]:
+    scores = np.zeros(len(book.images), np.float32)
+    known = np.frombuffer(book.proposals.scores.tobytes(), np.float32)[: len(scores)]
+    scores[: len(known)] = known
+    numbers = book.find(OPEN, ["train"])
+    return numbers[scores[numbers] >= threshold]
