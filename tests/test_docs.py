@@ -120,7 +120,7 @@ def test_every_message_has_a_consumer():
     """A page that requests itself again and again may do so because nobody listens to the message."""
     pages = {path.name: path.read_text() for path in (ROOT / "templates").glob("*.html")}
     for activity in ACTIVITIES:
-        panel = pages[activity.template]
+        panel = pages[activity.template or f"_{activity.path}.html"]
         is_shared = panel.count("{% extends '_activity.html' %}") == 1
         assert is_shared or f'data-activity="{activity.name}"' in "".join(pages.values()), activity.name
 

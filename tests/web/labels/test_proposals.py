@@ -10,7 +10,7 @@ from PIL import Image
 
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
-from digits.web.labels.proposals import SAMPLE
+from digits.web.labels.actions import SAMPLE
 from tests.labels import create, image, mask_of, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site, train, wait_for_evaluation
