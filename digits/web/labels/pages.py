@@ -73,7 +73,7 @@ def show(job_id: str) -> str:
         "state": choice(request.args, "state", "", ("", *STATES)),
         "split": choice(request.args, "split", "", ("", *SPLITS)),
         "label": whole(request.args, "label", None, 0),
-        "differs": flag(request.args, "differs"),
+        "differs": 1 if flag(request.args, "differs") else None,
     }
     percent = whole(request.args, "score", None, 1, 100)
     if percent is None:
@@ -85,11 +85,7 @@ def show(job_id: str) -> str:
 
     def address(number: int = 1, name: str = "", value: Any = None) -> str:
         arguments = chosen | ({name: value} if name else {})
-        given = {
-            key: 1 if text is True else text
-            for key, text in arguments.items()
-            if text not in ("", None, False)
-        }
+        given: dict[str, Any] = {key: text for key, text in arguments.items() if text not in ("", None)}
         return url_for(".show", job_id=job_id, **given, page=number if number > 1 else None)
 
     return render_in_turns(
