@@ -285,8 +285,8 @@ class Settings:
     upload_days: int = _setting(
         _count,
         "7",
-        "Days that the server runs after which an upload is deleted, unless a dataset refers to it. An incomplete "
-        "upload is deleted after a day without data.",
+        "Days that the server runs after which an upload is deleted, unless a dataset or labels refer to it. An "
+        "incomplete upload is deleted after a day without data.",
     )
     state_dir: Path = _setting(
         _path,

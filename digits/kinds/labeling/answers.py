@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from digits.core.errors import BadRequest
 from digits.core.schema import Fraction, UnixTime, Whole
 from digits.data.images.conversion import Size
-from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
+from digits.data.targets.mask import MAX_PIXEL_CLASSES
 from digits.kinds.multilabel.recipe import MAX_LABELS
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS
 
@@ -248,17 +248,3 @@ def read_sent(body: bytes) -> Sent:
         return msgspec.json.decode(body, type=Sent)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"The answer is not valid: {error}.") from error
-
-
-__all__ = [
-    "FINISHED",
-    "IGNORED",
-    "STATES",
-    "Answer",
-    "Entry",
-    "Form",
-    "Object",
-    "Sent",
-    "form_of",
-    "read_sent",
-]

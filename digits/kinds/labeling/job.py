@@ -16,7 +16,7 @@ from digits.core.schema import Whole
 from digits.core.task import Task
 from digits.data.targets.palette import BACKGROUND, css_color, distinct_color
 from digits.kinds import Kind, kind_named
-from digits.kinds.labeling.answers import Form, form_of
+from digits.kinds.labeling.answers import FORMS, Form
 from digits.kinds.labeling.images import ImageIndex
 
 MAX_NAME = 100
@@ -39,6 +39,12 @@ class LabelsJob(Job, kw_only=True, eq=False):
     kind: str
     root: str
     classes: Annotated[list[LabelClass], Meta(max_length=10_000)] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a kind whose images cannot be labeled, and for ids that are not those of the places."""
+        super().__post_init__()
+        if self.kind not in FORMS or any(item.id != place for place, item in enumerate(self.classes)):
+            raise ValueError("the kind or the ids of the classes are not valid")
 
     @classmethod
     def first_tasks(cls) -> list[Task]:
@@ -66,7 +72,7 @@ class LabelsJob(Job, kw_only=True, eq=False):
     @functools.cached_property
     def form(self) -> Form:
         """How the images are labeled."""
-        return form_of(self.kind)
+        return FORMS[self.kind]
 
     @property
     def shown_classes(self) -> list[LabelClass]:
@@ -98,8 +104,8 @@ class LabelsJob(Job, kw_only=True, eq=False):
 def new_class(job: LabelsJob, name: str) -> LabelClass:
     """Return a class to add to ``job``, with the next id; raises BadRequest."""
     number = len(job.classes)
-    if number > job.form.most_classes:
-        raise BadRequest(f"At most {job.form.most_classes:,} classes are possible.")
+    if number >= job.form.most_classes:
+        raise BadRequest(f"At most {job.form.most_classes:,} classes are possible, deleted ones included.")
     is_background = job.form.has_background and not number
     color = "#000000" if is_background else css_color(distinct_color(number))
     return LabelClass(id=number, name=checked_name(name, job.classes), color=color)

@@ -166,9 +166,10 @@ class LabelLog:
             make_folder(self._folder / MASKS_FOLDER)
             write_bytes(self._folder / MASKS_FOLDER / new.mask, mask)
         elif new.mask is not UNSET:
-            if known is None or known.mask != new.mask:
-                raise BadRequest("This is not the present mask of the image.", "Send the mask itself.")
-            new.labels = known.labels
+            drawn = next((entry for entry in self.history(image) if entry.mask == new.mask), None)
+            if drawn is None:
+                raise BadRequest("This is not a mask of the image.", "Send the mask itself.")
+            new.labels = drawn.labels
         try:
             append_log.append(self._path, [new])
         except ValueError as error:

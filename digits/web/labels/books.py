@@ -6,6 +6,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
+from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -167,15 +169,16 @@ class LabelBook:
         return np.concatenate([order, np.setdiff1d(np.arange(len(self.images), dtype=np.int32), order)])
 
 
-_books: OrderedDict[str, LabelBook] = OrderedDict()
+_books: OrderedDict[Path, LabelBook] = OrderedDict()
+# All that requests work with: a job must not have two, which would both append to its log.
+_alive: WeakValueDictionary[Path, LabelBook] = WeakValueDictionary()
 
 
 def book_of(job: LabelsJob) -> LabelBook:
     """Return the up-to-date labels of ``job``; raises NotFound with the place of a damaged line."""
-    path = str(job.folder)
-    book = _books.get(path) or LabelBook(job)
-    _books[path] = book
-    _books.move_to_end(path)
+    book = _alive.setdefault(job.folder, LabelBook(job))
+    _books[job.folder] = book
+    _books.move_to_end(job.folder)
     while len(_books) > _KEPT:
         _books.popitem(last=False)
     try:

@@ -25,7 +25,7 @@ from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, flag, whole
-from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
+from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, form_of, read_sent
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.images import ListedImage
@@ -73,6 +73,7 @@ def create() -> Response:
     name = name_in(sent)
     kind = _kind_named(str(sent.get("kind", "")))
     classes = sent.get("classes") or []
+    form_of(kind.name)
     with services().store.creation() as new_folder:
         root = services().roots.resolve(str(sent.get("folder", "")), "folder")
         job = LabelsJob.create(
@@ -83,7 +84,6 @@ def create() -> Response:
             kind=kind.name,
             root=str(root),
         )
-        _ = job.form  # refuses other kinds
         add_classes(job, classes.splitlines() if isinstance(classes, str) else [*map(str, classes)])
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))
@@ -186,6 +186,8 @@ def save(job_id: str, number: int) -> Response:
     mask, present = _drawn(sent, image, ids) if sent.mask is not UNSET and _is_new(sent.mask) else (None, [])
     try:
         rev = book.save(number, sent, by, mask, present)
+    except FileNotFoundError as error:
+        raise NotFound("There is no such job.", "It may have been deleted.") from error
     except Conflict as conflict:
         message = "This image was changed in the meantime."
         body = error_body(

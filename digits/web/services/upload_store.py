@@ -282,7 +282,7 @@ class UploadStore:
         return upload
 
     def expires_at(self, upload: Upload) -> float:
-        """Return the Unix time at which the upload is removed, unless a dataset refers to it or the server stops."""
+        """Return the Unix time at which the upload is removed, unless a job refers to it or the server stops."""
         return time.time() + self._seconds_left(upload)
 
     def _seconds_left(self, upload: Upload) -> float:

@@ -87,10 +87,12 @@ def test_masks_are_files_of_their_own_that_entries_can_keep(tmp_path: Path) -> N
     assert {path.name: path.read_bytes() for path in (tmp_path / "masks").iterdir()} == {
         "3-1.png": b"first", "3-3.png": b"second",
     }  # fmt: skip
-    for other in ("3-1.png", "../labels.png", "4-1.png"):
-        with pytest.raises(BadRequest, match="not the present mask"):
+    for other in ("3-2.png", "../labels.png", "4-1.png"):
+        with pytest.raises(BadRequest, match="not a mask of the image"):
             log.save(3, Sent(rev=3, edit="d", mask=other), "ada")
     assert +open_log(tmp_path).of_classes == {1: 1}
+    log.save(3, Sent(rev=3, edit="e", mask="3-1.png"), "ada")  # undone
+    assert +open_log(tmp_path).of_classes == {0: 1, 2: 1}
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:

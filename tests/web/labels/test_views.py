@@ -17,7 +17,7 @@ from PIL import Image
 from digits.core.settings import Settings
 from digits.kinds.labeling.log import LABELS_FILE
 from digits.web.labels import books
-from digits.web.labels.books import LEASE_SECONDS
+from digits.web.labels.books import LEASE_SECONDS, LabelBook
 from tests.failing_disk import failing_disk
 from tests.labels import ADA, BOX, GRACE, IMAGES, create, folder_of_images, image, mask_of, photo, save
 from tests.shared_executor import SharedExecutor
@@ -232,6 +232,30 @@ def test_classes_can_change_while_pages_are_open(site: Site) -> None:
     assert len(site.json(f"/labels/{job}.json")["classes"]) == 4
 
 
+def test_the_number_of_classes_is_limited(site: Site) -> None:
+    names = "\n".join(map(str, range(254)))  # besides the background; 255 means no class
+    job = create(site, "segmentation", classes=names)
+    answer = site.client.post(f"/labels/{job}/classes.json", json={"name": "more"})
+    assert answer.status_code == 400 and "At most 255" in answer.get_json()["error"]["message"]
+
+
+def test_a_save_that_waits_while_the_job_is_deleted_is_refused(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = create(site)
+    folder = site.services.store.folder / job
+    read = LabelBook.image
+
+    def deleted(book: LabelBook, number: int) -> Any:
+        found = read(book, number)
+        folder.rename(folder.with_name("elsewhere"))
+        return found
+
+    monkeypatch.setattr(LabelBook, "image", deleted)
+    assert save(site, job, 0, 0, "a", objects=[]).status_code == 404
+    folder.with_name("elsewhere").rename(folder)
+
+
 def test_masks_are_checked_and_kept(site: Site) -> None:
     job = create(site, "segmentation")
     names = [item["name"] for item in site.json(f"/labels/{job}.json")["classes"]]
@@ -259,7 +283,7 @@ def test_masks_are_checked_and_kept(site: Site) -> None:
         (1, mask_of(colors), "colors instead of ids"),
         (1, base64.b64encode(b"no image").decode(), "cannot be read"),
         (1, "?", "not a PNG file in Base64"),
-        (1, "0-1.png", "not the present mask"),
+        (1, "0-1.png", "not a mask of the image"),
     ):
         answer = save(site, job, number, 0, "d", mask=mask)
         assert answer.status_code == 400 and reason in answer.get_json()["error"]["message"], reason
