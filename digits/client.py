@@ -24,10 +24,12 @@ import shutil
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, Self, TypeVar, cast
 from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import msgspec
 
 from digits.core import errors, schema
 from digits.core.errors import BadRequest, DigitsError, Unavailable
@@ -39,7 +41,16 @@ from digits.web.resources.errors import Error, InvalidForm
 from digits.web.resources.evaluations import EvaluationResult, Evaluations
 from digits.web.resources.exports import ExportResult, Exports
 from digits.web.resources.jobs import BriefJob, JobOutput, JobRow, JobStatus
-from digits.web.resources.lists import DatasetRows, ListPage, ModelRows
+from digits.web.resources.labels import (
+    Accepted,
+    FrozenDataset,
+    ImagePage,
+    LabeledImage,
+    Labels,
+    ProposalRun,
+    SavedLabel,
+)
+from digits.web.resources.lists import DatasetRows, LabelsRows, ListPage, ModelRows
 from digits.web.resources.models import CreatedModels, Curves, Model
 from digits.web.resources.predictions import Prediction
 from digits.web.resources.uploads import UploadState
@@ -52,6 +63,7 @@ POLL_SECONDS = 1.0
 # A server that computes something before it responds is silent for minutes at most.
 TIMEOUT_SECONDS = 300.0
 CHUNK_BYTES = 8 * 2**20
+_IMAGES_PER_PAGE = 500
 _TUS = {"Tus-Resumable": "1.0.0"}
 # The kind of a model follows from its dataset, so that any will do in the address.
 _ANY_KIND = "images/classification"
@@ -271,6 +283,77 @@ class Client:
             raise _failure(exports.error, "The export was stopped.")
         raise AssertionError
 
+    # Labels
+
+    def create_labels(
+        self, name: str, kind: str, folder: str | Path, classes: Sequence[str] = (), **fields: Any
+    ) -> BriefJob:
+        """Start labels of the images in a ``folder`` of the server, for datasets of a ``kind``.
+
+        `wait` until the images are listed.
+        """
+        sent = {"name": name, "kind": kind, "folder": str(folder), "classes": [*classes], **fields}
+        return self._post_json("/labels.json", BriefJob, sent)
+
+    def labels(self, labels_id: str) -> Labels:
+        """Return the classes of labels, and the numbers of their images."""
+        return self._get(f"/labels/{labels_id}.json", Labels)
+
+    def list_labels(self, query: str = "") -> Iterator[JobRow]:
+        """Yield the labels that match the words of ``query``, the newest first."""
+        return self._rows("labels", LabelsRows, query)
+
+    def label_images(self, labels_id: str, *, state: str = "", split: str = "") -> Iterator[LabeledImage]:
+        """Yield the images, or those in one of the states and splits, which commas separate."""
+        after: int | None = -1
+        while after is not None:
+            query = urlencode({"state": state, "split": split, "after": after, "size": _IMAGES_PER_PAGE})
+            page = self._get(f"/labels/{labels_id}/images.json?{query}", ImagePage)
+            yield from page.images
+            after = page.after
+
+    def save_label(self, labels_id: str, n: int, rev: int, **answer: Any) -> int:
+        """Save an answer about the image ``n``, such as ``label=2``, and return the number of the new entry.
+
+        ``rev`` is the entry that it replaces, 0 for the first one; raises Outdated if that is no longer the latest one.
+        ``mask`` can be the content of a PNG file. A repeated ``edit`` has no effect; by default it is a new one.
+        """
+        if isinstance(answer.get("mask"), bytes):
+            answer["mask"] = base64.b64encode(answer["mask"]).decode()
+        sent = {"rev": rev, "edit": secrets.token_hex(8), **answer}
+        return self._post_json(f"/labels/{labels_id}/images/{n}.json", SavedLabel, sent).rev
+
+    def propose(
+        self, labels_id: str, model_id: str, *, timeout: float | None = None, **fields: Value
+    ) -> ProposalRun:
+        """Let a model predict all images, and wait; a run that is stopped has fewer ``images``.
+
+        ``fields`` may choose the snapshot of an ``epoch``. Raises TimeoutError after ``timeout`` seconds; the
+        predictions continue.
+        """
+        path = f"/labels/{labels_id}/predictions.json"
+        name = self._post(path, ProposalRun, model=model_id, **fields).tasks[-1].name
+        for run in self._polled(lambda: self._get(path, ProposalRun), timeout):
+            if any(task.name == name for task in run.tasks):
+                continue
+            if run.state == "done":
+                return run
+            raise _failure(run.error, "The predictions were stopped.")
+        raise AssertionError
+
+    def accept(self, labels_id: str, threshold: float, *, dry_run: bool = False) -> Accepted:
+        """Accept the proposals for open training images whose score is at least ``threshold``.
+
+        With ``dry_run``, only return their number and a random ``sample``.
+        """
+        fields = {"threshold": threshold, "dry_run": dry_run, **self._owner()}
+        return self._post(f"/labels/{labels_id}/accept.json", Accepted, **fields)
+
+    def freeze(self, labels_id: str, name: str, **settings: Value) -> FrozenDataset:
+        """Create a dataset from the labels so far; `wait` for it. ``settings`` are such as ``width``."""
+        given = {key: value for key, value in settings.items() if value is not None}
+        return self._post_json(f"/labels/{labels_id}/datasets.json", FrozenDataset, {"name": name, **given})
+
     # Files
 
     def download(self, path: str, target: str | Path) -> Path:
@@ -360,8 +443,16 @@ class Client:
     def _post(self, path: str, kind: type[T], /, **fields: Value) -> T:
         return schema.convert(self._json("POST", path, **fields), kind)
 
+    def _post_json(self, path: str, kind: type[T], sent: Mapping[str, Any]) -> T:
+        query = f"?{urlencode(self._owner())}" if self._username else ""
+        headers = {"Content-Type": "application/json"}
+        return schema.convert(self._load("POST", path + query, headers, msgspec.json.encode(sent)), kind)
+
     def _json(self, method: str, path: str, /, **fields: Value) -> Any:
         body, headers = (None, {}) if method == "GET" else _encoded(fields)
+        return self._load(method, path, headers, body)
+
+    def _load(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Any:
         with self._send(method, path, headers, body).body as answer:
             try:
                 return load(answer.read())

@@ -13,9 +13,11 @@ from typing import Any
 
 import gevent
 import pytest
+from PIL import Image
 
+from digits import client
 from digits.client import Answer, Client, InvalidFields, JobFailed
-from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Unavailable
+from digits.core.errors import BadRequest, DigitsError, NotAllowed, NotFound, NotReady, Outdated, Unavailable
 from digits.core.settings import Settings
 from digits.runtime.offload import in_thread
 from digits.web.server.http import Server
@@ -56,6 +58,63 @@ def test_lists_contain_all_pages(site: Site) -> None:
     ids = {site.finished_model(dataset) for _ in range(3)}
     pages = list(site.api.models())
     assert {row.id for row in pages} == ids and pages[0].type_title == "Image classification model"
+
+
+def test_images_are_labeled_and_become_a_dataset(site: Site) -> None:
+    names = ["left", "middle", "right"]
+    folder = bars(site.data / "bars", each=20)
+    job = site.api.create_labels("mine", "images/classification", folder, names)
+    site.api.wait(job.id)
+    assert site.api.labels(job.id).images == 60
+    assert [row.id for row in site.api.list_labels("mine")] == [job.id]
+    for image in site.api.label_images(job.id, state="none,unlabeled"):
+        label = names.index(image.path.split("/")[0])
+        assert site.api.save_label(job.id, image.n, image.rev, label=label, edit=f"first-{image.n}") == 1
+    assert site.api.save_label(job.id, 0, 0, label=0, edit="first-0") == 1
+    with pytest.raises(Outdated, match="in the meantime"):
+        site.api.save_label(job.id, 0, 0, label=1)
+    with pytest.raises(BadRequest, match="no class 7"):
+        site.api.save_label(job.id, 0, 1, label=7)
+    assert not list(site.api.label_images(job.id, state="none"))
+    dataset = site.api.freeze(job.id, "frozen", width=16, height=16)
+    site.api.wait(dataset.id)
+    assert sum(task.entries for task in site.api.dataset(dataset.id).CreateDbTasks) == 60
+    with pytest.raises(BadRequest, match="threshold"):
+        site.api.accept(job.id, 2)
+
+
+def test_images_to_label_come_from_all_pages(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_IMAGES_PER_PAGE", 7)
+    job = site.api.create_labels("mine", "images/segmentation", bars(site.data / "bars"), ["bar"])
+    site.api.wait(job.id)
+    assert [image.n for image in site.api.label_images(job.id)] == [*range(24)]
+    train = [image.n for image in site.api.label_images(job.id, split="train")]
+    assert len(train) == site.api.labels(job.id).splits["train"]
+    mask = io.BytesIO()
+    Image.new("L", (16, 16), 1).save(mask, "PNG")
+    site.api.save_label(job.id, 3, 0, mask=mask.getvalue())
+    (labeled,) = site.api.label_images(job.id, state="labeled")
+    assert (labeled.n, site.api.labels(job.id).images_of_classes["1"]) == (3, 1)
+
+
+def test_proposals_are_awaited() -> None:
+    finished = {"state": "done", "run": "first", "epoch": 3.0, "images": 24, "tasks": []}
+    task = {"name": "propose", "title": "Proposals", "state": "running"}
+    failure = {"message": "It failed.", "hint": "", "line": None}
+    answers = [
+        *([{**finished, "state": "running", "tasks": [task]}] * 2),
+        finished,
+        {**finished, "state": "running", "tasks": [task]},
+        {**finished, "state": "failed", "error": failure},
+    ]
+
+    def send(method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> Answer:
+        return Answer(200, {}, io.BytesIO(json.dumps(answers.pop(0)).encode()))
+
+    server = Client(transport=send, sleep=lambda seconds: None)
+    assert server.propose("20200101-000000-abcdef", "20200101-000000-abcde0").images == 24
+    with pytest.raises(JobFailed, match="It failed"):
+        server.propose("20200101-000000-abcdef", "20200101-000000-abcde0")
 
 
 def test_a_failed_job_raises_its_error(site: Site) -> None:

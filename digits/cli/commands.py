@@ -16,6 +16,7 @@ MODULES = {
     "train": "digits.cli.train",
     "check": "digits.cli.check",
     "export": "digits.cli.export",
+    "labels": "digits.cli.labels",
     "download-data": "digits.cli.download_data",
 }
 

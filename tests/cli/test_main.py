@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from digits import __version__
 from digits.cli.commands import digits
 
-COMMANDS = {"serve", "train", "check", "export", "download-data"}
+COMMANDS = {"serve", "train", "check", "export", "labels", "download-data"}
 
 
 def run(*words: str, **variables: str) -> Result:

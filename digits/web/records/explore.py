@@ -94,6 +94,8 @@ def show(kind: Kind) -> str:
     names = manifest.contained if lists_classes else manifest.groups
     counts = None if query.without("contain").has_search else _group_counts(manifest, query.split)
     totals = {name: content.count for name, content in manifest.splits.items()}
+    frozen = job.recipe.frozen
+    labels = services().store.find(frozen.id) if frozen else None
     return render_in_turns(
         "explore.html",
         job=serializers.row(job),
@@ -138,6 +140,8 @@ def show(kind: Kind) -> str:
         annotation_download=formats_of(job.data_kind).get(views.annotation_format),
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
+        frozen=frozen,
+        labels_url=serializers.job_url(labels) if labels else None,
         edits=in_thread(_escaped, pending(job)),
         edited_target={"names": manifest.target.names, "form": _edited_form(manifest.target)},
     )

@@ -305,9 +305,12 @@ def test_a_dataset_remains_when_its_labels_are_deleted(site: Site) -> None:
     answer = site.get(f"/labels/{job}/export?format=coco")
     assert {*zipfile.ZipFile(io.BytesIO(answer.data)).namelist()} >= {"annotations/instances_train.json"}
     assert site.get(f"/labels/{job}/export?format=masks").status_code == 400
+    explore = f"/datasets/images/detection/explore?job_id={site.wait_until_done(made.get_json()['id'])}"
+    assert f'made from <a href="/labels/{job}">' in site.get(explore).text
     assert site.client.delete(f"/labels/{job}").get_json() == {"deleted": job}
     assert site.get(f"/labels/{job}.json").status_code == 404
-    dataset = site.json(f"/datasets/{site.wait_until_done(made.get_json()['id'])}.json")
+    assert "</bdi>”, which was deleted." in site.get(explore).text
+    dataset = site.json(f"/datasets/{made.get_json()['id']}.json")
     assert dataset["frozen"] == {"id": job, "name": "mine", "cursor": cursor}
     assert sum(task["entries"] for task in dataset["CreateDbTasks"]) == 26
     assert dataset["CreateDbTasks"][0]["image_width"] == 32
