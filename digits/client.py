@@ -290,6 +290,7 @@ class Client:
     ) -> BriefJob:
         """Start labels of the images in a ``folder`` of the server, for datasets of a ``kind``.
 
+        ``folders_are_classes`` or ``annotations``, a path of the server, among the ``fields`` are labels to begin with.
         `wait` until the images are listed.
         """
         sent = {"name": name, "kind": kind, "folder": str(folder), "classes": [*classes], **fields}

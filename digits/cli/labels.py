@@ -42,14 +42,18 @@ def command(context: click.Context, server: str, token: str, username: str) -> N
 @click.argument("folder")
 @click.option("--kind", default="images/classification", show_default=True, help="Kind of the datasets.")
 @click.option("--class", "classes", multiple=True, help="Name of a class; repeat it for several.")
+@click.option("--folders-are-classes", is_flag=True, help="Begin with the names of the folders as labels.")
+@click.option("--annotations", default="", help="Begin with the boxes in this file or folder on the server.")
 @click.pass_obj
-def create(server: Client, name: str, folder: str, kind: str, classes: tuple[str, ...]) -> None:
+def create(
+    server: Client, /, name: str, folder: str, kind: str, classes: tuple[str, ...], **labels: str | bool
+) -> None:
     """Start labels called NAME of the images in FOLDER, a path on the server, and print their id.
 
     It returns when the images are listed.
     """
     with _failing():
-        job = server.create_labels(name, kind, folder, classes)
+        job = server.create_labels(name, kind, folder, classes, **labels)
         server.wait(job.id)
     click.echo(job.id)
 

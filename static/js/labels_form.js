@@ -5,10 +5,19 @@ import { startFormMemory } from './form_memory.js';
 import { startUploadFields } from './upload_field.js';
 
 const form = document.getElementById('labels-form');
-const { name, folder } = form.elements;
+const { name, folder, kind } = form.elements;
 const memory = startFormMemory(form);
 startUploadFields(form);
 const { send } = startCreatingJob(form, { memory });
+
+function showOnlyThoseOfKind() {
+  for (const part of form.querySelectorAll('[data-of]')) {
+    part.hidden = part.dataset.of !== kind.value;
+    for (const control of part.querySelectorAll('input')) control.disabled = part.hidden;
+  }
+}
+kind.addEventListener('change', showOnlyThoseOfKind);
+showOnlyThoseOfKind();
 
 let isOwn = Boolean(name.value);
 name.addEventListener('input', () => (isOwn = Boolean(name.value)));

@@ -99,6 +99,7 @@ def test_boxes_are_drawn_changed_and_become_a_dataset(
     second = page.url
     page.keyboard.press("Enter")
     expect(page).not_to_have_url(second)
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(second)["state"] == "labeled" and entry(second)["objects"] == []
     page.keyboard.press("x")
     expect(page).not_to_have_url(re.compile(re.escape(second) + "$"))
@@ -195,3 +196,23 @@ def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photo
     dialog.get_by_role("button", name="Keep mine").click()
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(first)["label"] == 1 and entry(first)["rev"] == 2
+
+
+def test_labels_begin_with_the_folders_of_the_form(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    page.goto("/labels/new")
+    kind, folders = page.get_by_label("What to label"), page.get_by_label("The folders are classes")
+    annotations = page.get_by_role("combobox", name="Annotations")
+    kind.select_option(label="Object detection")
+    expect(folders).to_be_hidden()
+    annotations.fill("/nowhere")
+    kind.select_option(label="Image classification")
+    expect(annotations).to_be_hidden()
+    page.get_by_role("combobox", name="Folder with images").fill(str(photos))
+    folders.check()
+    check_accessibility(page)
+    page.get_by_role("button", name="Start labeling").click()
+    page.wait_for_url(re.compile(r"/labels/\d"))
+    expect(page.get_by_role("link", name="Label", exact=True)).to_be_visible()
+    labels = entry(page.url.partition("#")[0])
+    assert labels["states"]["labeled"] == 18
+    assert [item["name"] for item in labels["classes"]] == ["left", "middle", "right"]

@@ -36,6 +36,9 @@ def test_labels_are_started_listed_and_frozen(site: Site) -> None:
         assert frozen.exit_code == 0, frozen.output
         assert site.api.dataset(frozen.output.split()[-1]).frozen.id == job
 
+        begun = labels("create", "begun", str(folder), "--folders-are-classes").output.strip()
+        assert site.api.labels(begun).states["labeled"] == 36
+
         refused = labels("create", "mine", "/etc", "--kind", "images/detection")
         assert refused.exit_code == 1 and "outside the folders" in refused.output
     finally:

@@ -111,8 +111,8 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         objects = _read_records(recipe, progress, notes)
     for name, (folder, labels) in sources(recipe).items():
         progress.reading(f"Reading {show(labels)}")
-        source = _Source(name, Path(folder), Path(labels))
-        objects[name] = _read_source(recipe, source, progress, notes)
+        source = SplitSource(name, Path(folder), Path(labels))
+        objects[name] = read_source(recipe, source, progress, notes)
     _share_images(objects, warnings)
     if lists := recipe.lists.but(objects):
         whole = objects["train"]
@@ -173,7 +173,7 @@ def min_box_size(recipe: CreateDetection) -> int:
     return 0 if recipe.records else find_format(Path(recipe.labels), recipe.format).min_val_box_size
 
 
-class _Source(NamedTuple):
+class SplitSource(NamedTuple):
     """The folder of images and the annotations of a split."""
 
     split: str
@@ -181,8 +181,8 @@ class _Source(NamedTuple):
     labels: Path
 
 
-def _read_source(
-    recipe: CreateDetection, source: _Source, progress: Progress, notes: SourceNotes
+def read_source(
+    recipe: CreateDetection, source: SplitSource, progress: Progress, notes: SourceNotes
 ) -> _Objects:
     """Return the images of a split, and add the skipped ones to ``notes``; raises UnusableSource."""
     split, folder, labels = source

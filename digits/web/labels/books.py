@@ -54,7 +54,8 @@ class LabelBook:
 
     def _read(self) -> None:
         self.images.update()
-        self.log.update()
+        if len(self.images):  # the task that lists them may write the first labels before
+            self.log.update()
         self.proposals.update()
         self.log.extend(len(self.images))
         self._is_read = True

@@ -10,7 +10,7 @@ import msgspec
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
-from wtforms import SelectField, StringField, TextAreaField
+from wtforms import BooleanField, SelectField, StringField, TextAreaField
 
 from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES, SPLITS
@@ -53,6 +53,8 @@ class LabelsForm(JobForm):
     name = StringField("Name", default="", render_kw={"maxlength": NAME_LENGTH, "dir": "auto"})
     kind = SelectField("What to label", choices=[(name, kind_named(name).title) for name in FORMS])
     folder = StringField("Folder with images", default="")
+    folders_are_classes = BooleanField("The folders are classes")
+    annotations = StringField("Annotations", default="")
     classes = TextAreaField("Classes", default="", render_kw={"rows": 6, "dir": "auto"})
 
 

@@ -29,6 +29,7 @@ from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, form_of
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.importing import Request, import_labels
 from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
 from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
 from digits.runtime.offload import in_thread
@@ -57,6 +58,7 @@ from digits.web.services import services
 
 blueprint = Blueprint("labels", __name__)
 
+FOLDERS = "folders_are_classes"
 MOST_ROWS = 500
 MOST_ENTRIES = 100
 MOST_LEASED = 20
@@ -68,12 +70,16 @@ PICTURE_SECONDS = 300
 @blueprint.post("/labels.json")
 @returns(BriefJob)
 def create() -> Response:
-    """Create a job that labels the images below ``folder`` for datasets of a ``kind``."""
+    """Create a job that labels the images below ``folder`` for datasets of a ``kind``.
+
+    It may begin with labels: with ``folders_are_classes``, or the boxes of ``annotations``, a path.
+    """
     sent = fields_of_request()
     name = name_in(sent)
     kind = _kind_named(str(sent.get("kind", "")))
-    classes = sent.get("classes") or []
-    form_of(kind.name)
+    given = sent.get("classes") or []
+    classes = given.splitlines() if isinstance(given, str) else [*map(str, given)]
+    wanted = _to_import(sent, form_of(kind.name).field)
     with services().store.creation() as new_folder:
         root = services().roots.resolve(str(sent.get("folder", "")), "folder")
         job = LabelsJob.create(
@@ -84,7 +90,10 @@ def create() -> Response:
             kind=kind.name,
             root=str(root),
         )
-        add_classes(job, classes.splitlines() if isinstance(classes, str) else [*map(str, classes)])
+        if wanted:
+            annotations = "" if wanted == FOLDERS else str(services().roots.resolve(wanted, "any"))
+            classes = import_labels(Request(str(root), str(job.folder), classes, annotations))
+        add_classes(job, classes)
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))
 
@@ -286,6 +295,17 @@ def export(job_id: str) -> Response:
 
 def _pieces(archive: LabelExport) -> Iterator[bytes]:
     yield from stream("zip", archive.entries())
+
+
+def _to_import(sent: dict[str, Any], field: str) -> str:
+    """Return the path of the annotations in a request, `FOLDERS`, or nothing; raises BadRequest."""
+    annotations = str(sent.get("annotations") or "").strip()
+    folders = FOLDERS if sent.get(FOLDERS) not in (None, "", False, "0", "false", "n") else ""
+    if folders and field != "label":
+        raise BadRequest("Only for image classification, folders can be the classes.")
+    if annotations and field != "objects":
+        raise BadRequest("Only for object detection, labels can begin with annotations.")
+    return annotations or folders
 
 
 def _kind_named(text: str) -> Kind:

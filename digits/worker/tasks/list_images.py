@@ -7,6 +7,7 @@ the sets of those before.
 from __future__ import annotations
 
 import hashlib
+import time
 import zlib
 from contextlib import closing
 from pathlib import Path
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.core import append_log
+from digits.core.errors import BadRequest
 from digits.core.events import EventLog, Warned
 from digits.core.files import UnreadableFile
 from digits.core.recipe import ListImages
@@ -29,7 +31,10 @@ from digits.data.images.lists import list_images
 from digits.data.images.near_duplicates import find_sets
 from digits.data.images.statistics import SHAPE_LENGTH, low_frequencies, perceptual_hashes, shapes
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.kinds.labeling import importing
+from digits.kinds.labeling.answers import Entry, form_of
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage, read_images, split_of
+from digits.kinds.labeling.log import LABELS_FILE
 from digits.kinds.labeling.ordering import diverse_order, write_order
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
@@ -60,8 +65,8 @@ def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, An
     for remark in found.remarks():
         events.append(Warned(remark))
     paths = {image.path for image in known}
-    new = [name for name in found.files if name not in paths and _is_text(name)]
-    if unnamed := [show(name) for name in found.files if not _is_text(name)]:
+    new = [name for name in found.files if name not in paths and importing.is_text(name)]
+    if unnamed := [show(name) for name in found.files if not importing.is_text(name)]:
         events.append(
             Warned(f"{count_of(len(unnamed), 'image')} whose path is not UTF-8: {listed(unnamed)}.")
         )
@@ -78,19 +83,62 @@ def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, An
         )
     with background.reporting_full_disk("the list"):
         write_array(folder / APPEARANCE_FILE, appearance)
-        for start in range(0, len(described), LINES_PER_WRITE):
-            append_log.append(folder / IMAGES_FILE, described[start : start + LINES_PER_WRITE])
+        lines = LINES_PER_WRITE
+        if not known and _import(folder, described, events):
+            lines = len(described)  # all or none of the images that the labels are about
+        for start in range(0, len(described), lines):
+            append_log.append(folder / IMAGES_FILE, described[start : start + lines])
         seed = zlib.crc32(folder.name.encode())
         write_order(folder, diverse_order([*known, *described], appearance["shape"], seed))
     return {"images": len(known) + len(described), "new": len(described), "unusable": len(unusable)}
 
 
-def _is_text(path: str) -> bool:
+def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
+    """Write the log of the labels that were imported for the first ``images``; return whether there are any.
+
+    Nobody reads or changes the log before images are listed.
+    """
     try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+        imported = importing.load(folder)
+    except UnreadableFile as error:
+        raise UserFault(f"The imported labels cannot be read: {error}.", "Start the labels again.") from error
+    entries, unfit = [], []
+    form = form_of("image-object-detection")
+    for number, image in enumerate(images):
+        answer = None if image.reason else imported.answers.pop(image.path, None)
+        if answer is None:
+            continue
+        try:
+            form.check_values(answer, image.size, ())
+        except BadRequest as error:
+            unfit.append(f"{show(image.path)} ({error.message})")
+            continue
+        entries.append(
+            Entry(
+                image=number,
+                rev=1,
+                edit=f"{importing.AUTHOR}:{number}",
+                at=time.time(),
+                by=importing.AUTHOR,
+                batch=importing.AUTHOR,
+                label=answer.label,
+                objects=answer.objects,
+            )
+        )
+    if unfit:
+        imported.remarks.append(
+            f"The labels of {count_of(len(unfit), 'image')} not imported: {listed(unfit)}."
+        )
+    if missing := [*map(show, imported.answers)]:
+        imported.remarks.append(
+            f"The labels of {count_of(len(missing), 'image')} not imported, which are not in the folder or cannot be "
+            f"decoded: {listed(missing)}."
+        )
+    for remark in imported.remarks:
+        events.append(Warned(remark))
+    (folder / LABELS_FILE).unlink(missing_ok=True)  # of a task that was killed
+    append_log.append(folder / LABELS_FILE, entries)
+    return bool(entries)
 
 
 def _appearance_of(folder: Path, root: Path, known: list[ListedImage], events: EventLog) -> NDArray[Any]:

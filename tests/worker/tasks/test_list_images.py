@@ -7,13 +7,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
 from digits.core.events import EventLog, Warned, read
 from digits.core.recipe import ListImages
-from digits.kinds.labeling.images import ImageIndex, ListedImage, read_images, split_of
+from digits.kinds.labeling import importing
+from digits.kinds.labeling.answers import Answer, Object
+from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage, read_images, split_of
+from digits.kinds.labeling.log import LabelLog
 from digits.worker.failure import UserFault
 from digits.worker.tasks import list_images
 
@@ -120,6 +124,35 @@ def test_a_second_list_appends_and_changes_nothing(tmp_path: Path) -> None:
     save(tmp_path / "pictures" / "b.jpg", photo(4).resize((90, 60)))
     assert run(tmp_path)[1]["b.jpg"].set == 4
     assert run(tmp_path)[0]["new"] == 0
+
+
+def test_imported_labels_are_of_the_images_that_a_repeated_list_finds(tmp_path: Path) -> None:
+    """A task that was killed between the labels and the images leaves labels of images with other numbers."""
+    for name in ("cat/b.jpg", "dog/c.jpg"):
+        save(tmp_path / "pictures" / name, photo(len(name) + ord(name[0])))
+    job = tmp_path / "job"
+    job.mkdir()
+    request = importing.Request(root=str(tmp_path / "pictures"), target=str(job), classes=["dog"])
+    assert importing.write(request) == ["dog", "cat"]
+    run(tmp_path)
+    (job / IMAGES_FILE).unlink()
+    save(tmp_path / "pictures" / "a.jpg", photo(5))
+    _, images, warnings = run(tmp_path)
+    log = LabelLog(job)
+    log.update()
+    found = {path: log.latest(number) for number, path in enumerate(images)}
+    assert {path: entry.label for path, entry in found.items() if entry} == {"cat/b.jpg": 1, "dog/c.jpg": 0}
+    assert found["a.jpg"] is None and warnings == []
+
+
+def test_labels_that_do_not_fit_their_image_are_left_out(tmp_path: Path) -> None:
+    save(tmp_path / "pictures" / "a.jpg", photo(1))
+    job = tmp_path / "job"
+    job.mkdir()
+    answers = {name: Answer(objects=[Object(class_=0, box=(0, 0, 5, 0.5))]) for name in ("a.jpg", "b.jpg")}
+    (job / importing.FILE).write_bytes(msgspec.json.encode(importing.Imported(answers)))
+    *_, warnings = run(tmp_path)
+    assert "a.jpg (Object 1 is smaller than a pixel.)" in warnings[0] and "b.jpg" in warnings[1]
 
 
 def test_splits_have_their_shares() -> None:
