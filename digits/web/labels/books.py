@@ -156,7 +156,7 @@ class LabelBook:
         is_open = np.zeros(len(self.images), np.bool_)
         is_open[self.find(OPEN, splits)] = True
         others = [image for image, (name, _) in self._leases.items() if name != holder]
-        is_open[[*others, *(number for number in without if number < len(is_open))]] = False
+        is_open[[*others, *(number for number in without if 0 <= number < len(is_open))]] = False
         own = [image for image, (name, _) in self._leases.items() if name == holder and is_open[image]]
         is_open[own] = False
         chosen = [*own, *order[is_open[order]][: max(0, count - len(own))].tolist()][:count]

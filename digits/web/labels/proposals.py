@@ -14,6 +14,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import ProposeLabels
 from digits.data.models import evaluation as evaluations
 from digits.data.models.predictions import new_id
+from digits.kinds.forms.request_fields import positive
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import FOLDER, RUNS, Run
 from digits.runtime.offload import in_thread
@@ -120,11 +121,8 @@ def accept(job_id: str) -> AnyResponse:
     """
     job, sent = find(job_id), fields_of_request()
     check_owner(job)
-    try:
-        threshold = float(sent["threshold"])
-    except (KeyError, TypeError, ValueError):
-        threshold = -1.0
-    if not 0 < threshold <= 1:
+    threshold = positive({"threshold": str(sent.get("threshold", ""))}, "threshold")
+    if threshold > 1:
         raise BadRequest("“threshold” must be a number over 0, and at most 1.")
     book = book_of(job)
     if sent.get("dry_run") not in (None, "", False, "0", "false"):

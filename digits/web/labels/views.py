@@ -24,7 +24,7 @@ from digits.data.images.images import UnusableImage
 from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
-from digits.kinds.forms.request_fields import choice, flag, whole
+from digits.kinds.forms.request_fields import choice, flag, parse_integer, whole
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, form_of, read_sent
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
@@ -157,7 +157,11 @@ def next_images(job_id: str) -> Response:
     book = book_of(find(job_id))
     client = request.args.get("client", "")[:64] or os.urandom(8).hex()
     holder = f"{current_username(request) or ''}\n{client}"
-    without = [int(text) for text in request.args.get("without", "").split(",") if text.isdecimal()]
+    without = [
+        number
+        for text in request.args.get("without", "").split(",")
+        if (number := parse_integer(text)) is not None
+    ]
     splits = _chosen("split", SPLITS)
     chosen = book.lease(holder, whole(request.args, "count", 1, 1, MOST_LEASED), splits, without)
     return jsonify(NextImages(book.rows(chosen), LEASE_SECONDS, len(book.find(OPEN, splits))))
