@@ -60,11 +60,12 @@ def read(path: Path, type_: type[Entry], cursor: int = 0, *, below: Path) -> Ite
         opened = open_plain(path, below=below)
     except MissingFile:
         return
+    decode = schema.decoder(type_).decode
     with opened as file:
         file.seek(cursor)
         while (line := file.readline(MAX_LINE_BYTES + 1)).endswith(b"\n"):
             try:
-                entry = schema.decode(line, type_)
+                entry = decode(line)
             except (ValueError, RecursionError) as error:
                 raise UnreadableFile(
                     f"the line at byte {cursor:,} of {path.name} is damaged: {error}"

@@ -21,7 +21,7 @@ from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, make_folder, write_bytes
 from digits.core.schema import MAX_INTEGER, Whole
-from digits.kinds.labeling.answers import FIELDS, FINISHED, STATES, Answer, Entry, Sent
+from digits.kinds.labeling.answers import FIELDS, FINISHED, STATES, Answer, Entry, Sent, State
 from digits.kinds.labeling.proposals import Proposal
 
 LABELS_FILE = "labels.jsonl"
@@ -29,6 +29,7 @@ MASKS_FOLDER = "masks"
 # The latest entries of an image among which a repeated edit is searched, at least.
 _SEARCHED = 32
 LABELED = STATES.index("labeled")
+_NUMBERS = {state: number for number, state in enumerate(STATES)}
 
 
 class Conflict(Exception):
@@ -48,7 +49,7 @@ class _Brief(Struct, gc=False):
 
     image: Whole
     rev: Whole
-    state: str = "labeled"
+    state: State = "labeled"
     seconds: float = 0.0
     proposed: bool = False
     batch: str = ""
@@ -63,13 +64,12 @@ class LabelLog:
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / LABELS_FILE
         self._places, self._revs = array("q"), array("I")
-        self._classes: list[tuple[int, ...]] = []
-        self._known: dict[tuple[int, ...], tuple[int, ...]] = {(): ()}
+        # The different sets of classes of an image, by number, and the number of the set of each image.
+        self._sets: dict[tuple[int, ...], int] = {(): 0}
+        self._classes = array("I")
+        self._batches: dict[str, array[int]] = {}
         self.states = bytearray()
         self.cursor = 0
-        # The numbers of images by state, and by class.
-        self.counts: Counter[str] = Counter()
-        self.of_classes: Counter[int] = Counter()
         # The seconds that people took for images that nobody had labeled, without and with a proposal.
         self.paces = array("f"), array("f")
 
@@ -87,33 +87,45 @@ class LabelLog:
         if missing > 0:
             self._places.extend([-1] * missing)
             self._revs.extend([0] * missing)
-            self._classes.extend([()] * missing)
+            self._classes.extend([0] * missing)
             self.states.extend(bytes(missing))
-            self.counts[STATES[0]] += missing
 
     def _note(self, brief: _Brief, place: int) -> None:
         image = brief.image
-        self.extend(image + 1)
+        if image >= len(self.states):
+            self.extend(image + 1)
         if brief.label is not UNSET:
             found: tuple[int, ...] = (brief.label,)
         else:
             items = (item.class_ for item in brief.objects) if brief.objects else brief.labels or ()
             found = tuple(sorted({*items}))
-        before, after = self.states[image], STATES.index(brief.state)
-        if STATES[before] not in FINISHED and brief.state in FINISHED and brief.seconds and not brief.batch:
+        if brief.batch:
+            self._batches.setdefault(brief.batch, array("I")).append(image)
+        elif brief.seconds and brief.state in FINISHED and STATES[self.states[image]] not in FINISHED:
             self.paces[brief.proposed].append(brief.seconds)
-        if before != after:
-            self.counts[STATES[before]] -= 1
-            self.counts[brief.state] += 1
-        if found != self._classes[image]:
-            self.of_classes.subtract(self._classes[image])
-            self.of_classes.update(found)
-            self._classes[image] = self._known.setdefault(found, found)
-        self._places[image], self._revs[image], self.states[image] = place, brief.rev, after
+        self._classes[image] = self._sets.setdefault(found, len(self._sets))
+        self._places[image], self._revs[image], self.states[image] = place, brief.rev, _NUMBERS[brief.state]
+
+    @property
+    def of_classes(self) -> Counter[int]:
+        """The numbers of images by class."""
+        counts = np.bincount(self._numbers_of_sets()).tolist()
+        total: Counter[int] = Counter()
+        for found, count in zip([*self._sets], counts, strict=False):
+            for number in found:
+                total[number] += count
+        return total
 
     def contain(self, label: int) -> NDArray[np.bool_]:
         """Return for each image whether it has a class."""
-        return np.fromiter((label in found for found in self._classes), np.bool_, len(self._classes))
+        numbers = self._numbers_of_sets()
+        have = np.array([label in found for found in [*self._sets]])
+        result: NDArray[np.bool_] = have[numbers]
+        return result
+
+    def _numbers_of_sets(self) -> NDArray[np.uint32]:
+        """Return a copy, because another thread may save meanwhile."""
+        return np.frombuffer(self._classes.tobytes(), np.uint32)
 
     def rev(self, image: int) -> int:
         """Return the number of the latest entry of an image, 0 without one."""
@@ -197,7 +209,9 @@ class LabelLog:
 
     def take_back(self, batch: str, by: str) -> int:
         """Take back the labels of a ``batch`` that nobody has changed since; return their number."""
-        accepted = (self.latest(image) for image in range(len(self.states)) if self.states[image] == LABELED)
+        accepted = (
+            self.latest(image) for image in self._batches.get(batch, ()) if self.states[image] == LABELED
+        )
         entries = [
             self._next(entry.image, by, state="unlabeled")
             for entry in accepted

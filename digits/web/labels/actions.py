@@ -56,6 +56,7 @@ def name_in(sent: dict[str, Any]) -> str:
 def described(job: LabelsJob) -> Labels:
     book = book_of(job)
     states = services().scheduler.task_state(job, job.tasks[0])
+    of_classes = in_thread(lambda: book.log.of_classes)
     return describe(
         Labels,
         serializers.row(job),
@@ -66,7 +67,7 @@ def described(job: LabelsJob) -> Labels:
         images=len(book.images),
         states=book.count_states(),
         splits=book.count_splits(),
-        images_of_classes={str(item.id): book.log.of_classes[item.id] for item in job.classes},
+        images_of_classes={str(item.id): of_classes[item.id] for item in job.classes},
         cursor=book.log.cursor,
         formats=[*job.form.formats],
         warnings=states.warnings,

@@ -167,7 +167,9 @@ class LabelBook:
         """Return the numbers of all images, in the order in which they are labeled best."""
         order = self.proposals.order(self._job.folder)
         order = order[order < len(self.images)]
-        return np.concatenate([order, np.setdiff1d(np.arange(len(self.images), dtype=np.int32), order)])
+        is_missing = np.ones(len(self.images), np.bool_)
+        is_missing[order] = False
+        return np.concatenate([order, np.flatnonzero(is_missing).astype(np.int32)])
 
 
 _books: OrderedDict[Path, LabelBook] = OrderedDict()
