@@ -70,8 +70,10 @@ FRAMES = """() => {
 OPENED = """() => {
   window.opened_ = [];
   let began = 0;
-  document.addEventListener('keydown', ({ key }) => { if (key === 'Enter') began = performance.now(); }, { capture: true });
-  new MutationObserver(() => window.opened_.push(performance.now() - began)).observe(document.getElementById('label-place'), { childList: true });
+  const start = ({ key }) => { if (key === 'Enter') began = performance.now(); };
+  document.addEventListener('keydown', start, { capture: true });
+  const place = document.getElementById('label-place');
+  new MutationObserver(() => window.opened_.push(performance.now() - began)).observe(place, { childList: true });
 }"""
 MASK = """async () => {
   const { name } = performance.getEntriesByType('resource').find(({ name }) => /js\\/mask\\.js/.test(name));

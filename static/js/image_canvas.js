@@ -16,7 +16,7 @@ export class ImageCanvas {
   #frameRequest = null;
 
   constructor(frame, image) {
-    Object.assign(this, { frame, image, size: { width: 1, height: 1 }, cursor: null, pointerType: 'mouse', isPanning: false, isHidden: false });
+    Object.assign(this, { frame, image, size: { width: 1, height: 1 }, cursor: null, pointerType: 'mouse', isPanning: false, isLocked: false, isHidden: false });
     this.canvas = element('canvas');
     frame.append(this.canvas);
     this.context = this.canvas.getContext('2d');
@@ -53,18 +53,24 @@ export class ImageCanvas {
     return Boolean(this.#drag);
   }
 
-  cancel() {
+  /** Takes back what the pointer that is down began. */
+  stop() {
     this.#drag?.cancel?.();
     this.#drag = null;
     this.draw();
   }
 
+  cancel() {
+    this.stop();
+  }
+
   #down(event) {
+    if (this.isLocked) return;
     const place = this.zoom.placeOf(event);
     this.pointerType = event.pointerType;
     this.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, place);
-    if (this.#pointers.size > 1) this.cancel(); // Two fingers zoom: what the first one began is not meant.
+    if (this.#pointers.size > 1) this.stop(); // Two fingers zoom: what the first one began is not meant.
     else if (event.button || this.isPanning) this.#drag = { pans: true };
     else this.#drag = { ...this.press(this.toImage(place), event), start: place };
     this.draw();

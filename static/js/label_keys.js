@@ -23,6 +23,7 @@ export const KEYS = [
     'Boxes and polygons',
     [
       ['B', 'box: drag it, or click two corners'],
+      ['N', 'new box in the middle of what is visible'],
       ['P', 'polygon: click its corners or draw its outline; Enter closes it'],
       ['V Ctrl', 'select, move and reshape'],
       ['. ,', 'next and previous object'],

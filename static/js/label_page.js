@@ -28,6 +28,9 @@ let active = { seconds: 0, last: performance.now() };
 const ahead = new Map();
 const confirmed = new Map();
 let following = null;
+// The latest changes of images whose masks are still encoded, one after another.
+const encoding = new Map();
+let encoded = Promise.resolve();
 
 const labels = new KINDS[field](find('label-frame'), image, { classes, changed: () => save(), shown, panel: find('label-numbers') });
 const { canvas } = labels;
@@ -40,7 +43,7 @@ const outbox = await Outbox.open(job, {
   },
   refused,
   shown: (waiting, error) => {
-    find('label-saved').textContent = error ? `Not saved yet: ${wordsOf(error)}` : waiting ? 'Saving…' : 'All changes are saved.';
+    find('label-saved').textContent = error ? `Not saved yet: ${wordsOf(error)}` : waiting || encoding.size ? 'Saving…' : 'All changes are saved.';
   },
 });
 
@@ -59,34 +62,56 @@ const base64 = (blob) =>
   });
 
 /** Saves what is on the page. Without objects, an image that is labeled is known to be empty. */
-async function save(state = 'labeled') {
+function save(state = 'labeled') {
   const { n, rev } = current;
+  const put = (change) => outbox.put(n, Math.max(rev, confirmed.get(n) ?? 0), change);
   const { mask, ...value } = state === 'labeled' || state === 'reviewed' ? labels.value : {};
   const entry = { state, seconds: Math.round(10 * active.seconds) / 10, proposed: current.isProposed, ...value };
   Object.assign(current, { state });
   shown();
-  outbox.put(n, rev, mask ? { ...entry, mask: await mask.toPng() } : entry);
+  if (!mask && !encoding.has(n)) {
+    put(entry);
+    return;
+  }
+  encoding.set(n, entry);
+  find('label-saved').textContent = 'Saving…';
+  encoded = encoded.then(async () => {
+    if (encoding.get(n) !== entry) return; // a later one contains it
+    const file = mask && (await mask.toPng());
+    if (encoding.get(n) === entry) encoding.delete(n);
+    put(file ? { ...entry, mask: file } : entry);
+  }).catch((error) => toast(`Image ${n + 1} is not saved: ${wordsOf(error)}`, 'danger', 12));
 }
+
+window.addEventListener('beforeunload', (event) => encoding.size && event.preventDefault());
 
 /** Shows a change that the server refused, because it is wrong or somebody else labeled the image. */
 function refused({ n }, error) {
   if (error.status === 400) {
     toast(`Image ${n + 1}: ${wordsOf(error)}`, 'danger', 12);
     outbox.drop(n);
-    if (current?.n === n) open(n);
-    return;
+    if (current?.n === n) turn(() => open(n));
+    return null;
   }
   const dialog = find('label-conflict');
   const { entry } = error.body;
   dialog.querySelector('[data-words]').textContent = `${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry)} Your labels: ${wordsOfEntry(outbox.find(n))}`;
-  dialog.onclose = async () => {
-    if (dialog.returnValue === 'mine') await outbox.resend(n, entry.rev);
-    else {
-      outbox.drop(n);
-      if (current?.n === n) await open(n);
-    }
-  };
+  dialog.returnValue = '';
   dialog.showModal();
+  return new Promise((resolve) => {
+    dialog.onclose = () => {
+      if (!dialog.returnValue) {
+        dialog.showModal(); // the Escape key decides nothing
+        return;
+      }
+      if (dialog.returnValue === 'mine') outbox.resend(n, entry.rev);
+      else {
+        outbox.drop(n);
+        if (current?.n === n) turn(() => open(n));
+      }
+      resolve();
+    };
+  });
 }
 
 function wordsOfEntry({ state, objects, label, labels: several, numbers, mask }) {
@@ -102,9 +127,27 @@ const about = (n) => {
   return ahead.get(n);
 };
 
+/** Does what leads to another image. Keys and pointers do nothing meanwhile: they would change the image before. */
+async function turn(act) {
+  if (canvas.isLocked) return;
+  canvas.isLocked = true;
+  try {
+    await act();
+  } finally {
+    canvas.isLocked = false;
+  }
+}
+
+/** Returns whether the picture is on the page: nobody labels what nobody sees. */
+function isVisible() {
+  if (!current.isVisible) toast('This image cannot be shown. Skip it.', 'danger');
+  return current.isVisible;
+}
+
 /** Shows image `n`. What another person changed since it was requested in advance is found when it is saved. */
 async function open(n) {
   canvas.cancel();
+  if (encoding.has(n)) await encoded;
   outbox.flush();
   let found;
   try {
@@ -121,10 +164,11 @@ async function open(n) {
   const isOpen = found.state === 'none' || found.state === 'unlabeled';
   image.src = `${url}/images/${n}/picture`;
   image.alt = found.path;
-  await image.decode().catch(() => toast(`Image ${n + 1} cannot be shown.`, 'danger'));
+  const isShown = await image.decode().then(() => true, () => false);
+  if (!isShown) toast(`Image ${n + 1} cannot be shown.`, 'danger');
   // Images of the validation and the test split come without proposals.
   const proposal = isOpen ? found.predicted : null;
-  current = { ...found, url: `${url}/images/${n}`, isProposed: Boolean(proposal), state: waiting?.state ?? found.state };
+  current = { ...found, url: `${url}/images/${n}`, isVisible: isShown, isProposed: Boolean(proposal), state: waiting?.state ?? found.state };
   active = { seconds: 0, last: performance.now() };
   await labels.load(waiting ?? proposal ?? found, current);
   history.replaceState(null, '', `${url}/images/${n}`);
@@ -160,7 +204,7 @@ async function copyPrevious() {
     if (entry.objects) canvas.paste(entry.objects);
     else {
       await labels.load(entry, { ...current, url: `${url}/images/${n}` });
-      await save();
+      save();
     }
     return;
   }
@@ -168,32 +212,34 @@ async function copyPrevious() {
 }
 
 const actions = {
-  next: () => current.n + 1 < count && open(current.n + 1),
-  previous: () => current.n && open(current.n - 1),
-  async accept() {
-    if (canvas.finish?.()) return;
+  next: () => turn(async () => current.n + 1 < count && (await open(current.n + 1))),
+  previous: () => turn(async () => current.n && (await open(current.n - 1))),
+  accept() {
+    if (canvas.isLocked || canvas.finish?.() || !isVisible()) return;
     if (labels.needsValue && labels.isEmpty) {
       toast(`Choose ${field === 'numbers' ? 'all numbers' : 'a class'} first, or skip the image.`, 'info');
       return;
     }
-    await save();
-    await openNext();
+    save();
+    turn(openNext);
   },
-  async skip() {
+  skip() {
+    if (canvas.isLocked) return;
     const isSkipped = current.state === 'skipped';
-    await save(isSkipped ? 'unlabeled' : 'skipped');
-    if (!isSkipped) await openNext();
+    save(isSkipped ? 'unlabeled' : 'skipped');
+    if (!isSkipped) turn(openNext);
   },
-  async review() {
+  review() {
+    if (canvas.isLocked) return;
     if (current.state !== 'labeled' || (user && current.by === user)) toast('Only images that somebody else has labeled can be reviewed.', 'info');
-    else {
-      await save('reviewed');
-      await openNext();
+    else if (isVisible()) {
+      save('reviewed');
+      turn(openNext);
     }
   },
-  copy: copyPrevious,
-  undo: () => canvas.undo(),
-  redo: () => canvas.redo(),
+  copy: () => turn(copyPrevious),
+  undo: () => canvas.isLocked || canvas.undo(),
+  redo: () => canvas.isLocked || canvas.redo(),
   fit: () => canvas.zoom.reset(),
   help: () => find('label-help').showModal(),
   hide: () => {
@@ -202,17 +248,24 @@ const actions = {
   },
 };
 
-async function choose(id) {
+function choose(id) {
+  if (canvas.isLocked || !isVisible()) return;
   labels.choose(id);
-  if (labels.goesOn) await openNext();
+  if (labels.goesOn) turn(openNext);
 }
 
 // The side
 
+// The buttons of the classes by id, and those of the classes that the image or the selected object has.
+const classButtons = new Map();
+const pressed = [];
+
 function shown() {
   if (!current) return;
   for (const tool of find('label-tools').querySelectorAll('[data-tool]')) tool.setAttribute('aria-pressed', String(tool.dataset.tool === canvas.tool));
-  for (const item of box.querySelectorAll('[data-class]')) item.setAttribute('aria-pressed', String(labels.chosen.includes(Number(item.dataset.class))));
+  for (const item of pressed.splice(0)) item.setAttribute('aria-pressed', 'false');
+  pressed.push(...labels.chosen.map((id) => classButtons.get(id)).filter(Boolean));
+  for (const item of pressed) item.setAttribute('aria-pressed', 'true');
   const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
   find('label-state').textContent = words[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
   find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
@@ -260,7 +313,8 @@ find('label-tools').prepend(...[...find('label-tools').querySelectorAll('[data-t
 find('label-classes')?.append(
   ...[...shownClasses, ...(field === 'mask' ? [{ id: IGNORED, name: 'Not trained', color: '#808080' }] : [])].map(({ id, name, color }, at) => {
     const made = button('button button-small', '', () => choose(id));
-    made.dataset.class = id;
+    made.setAttribute('aria-pressed', 'false');
+    classButtons.set(id, made);
     made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[at] ? element('kbd', '', labels.keys[at].toUpperCase()) : '');
     return made;
   }),
@@ -281,6 +335,7 @@ const keys = {
   x: actions.skip,
   r: actions.review,
   e: () => 'isErasing' in canvas && ((canvas.isErasing = !canvas.isErasing), canvas.draw()),
+  n: () => canvas.addInMiddle?.(),
   '[': () => canvas.resize?.(1 / 1.25),
   ']': () => canvas.resize?.(1.25),
   '.': () => canvas.step?.(1),
@@ -314,7 +369,7 @@ document.addEventListener('keydown', (event) => {
   else if (event.shiftKey && NUDGES[key]) act = () => canvas.nudge?.(...NUDGES[key]);
   if (!act) return;
   event.preventDefault();
-  act();
+  if (!canvas.isLocked) act();
 });
 document.addEventListener('keyup', ({ key }) => key === ' ' && pan(false));
 
@@ -325,7 +380,8 @@ function pan(isPanning) {
 
 /** Finds a class by its name: Enter chooses the first one that is shown. */
 find('label-search')?.addEventListener('input', ({ target: { value } }) => {
-  for (const item of find('label-classes').children) item.hidden = !item.querySelector('bdi').textContent.toLowerCase().includes(value.trim().toLowerCase());
+  const part = value.trim().toLowerCase();
+  for (const [id, item] of classButtons) item.hidden = !(classes[id]?.name ?? item.textContent).toLowerCase().includes(part);
 });
 find('label-search')?.addEventListener('keydown', (event) => {
   if (event.key !== 'Enter') return;
@@ -348,5 +404,5 @@ for (const name of ['keydown', 'pointermove', 'pointerdown', 'wheel']) {
 find('label-keys').append(
   ...KEYS.map(([title, rows]) => element('section', '', element('h3', '', title), element('dl', 'facts', ...rows.flatMap(([key, words]) => [element('dt', '', element('kbd', '', key)), element('dd', '', words)])))),
 );
-await open(first);
+await turn(() => open(first));
 find('label-frame').focus();

@@ -6,6 +6,8 @@ import { BACKGROUND, FINEST, IGNORED, Mask } from './mask.js';
 import { corners, simplify } from './shapes.js';
 
 const MAX_RADIUS = 500;
+// The shorter side of the first image, divided by the radius of the brush.
+const BRUSHES = 60;
 const OPACITY = 140;
 
 export class MaskCanvas extends ImageCanvas {
@@ -17,7 +19,7 @@ export class MaskCanvas extends ImageCanvas {
   /** `classes` are [{id, name, color}, …]. Calls `changed` after changes of pixels, and `shown` when tool or class change. */
   constructor(frame, image, { classes, changed, shown }) {
     super(frame, image);
-    Object.assign(this, { classes, changed, shown, class: classes.find(({ id, is_deleted }) => id !== BACKGROUND && !is_deleted)?.id ?? BACKGROUND, tool: 'brush', radius: 8, isErasing: false, mask: new Mask(1, 1), line: null });
+    Object.assign(this, { classes, changed, shown, class: classes.find(({ id, is_deleted }) => id !== BACKGROUND && !is_deleted)?.id ?? BACKGROUND, tool: 'brush', radius: 0, isErasing: false, mask: new Mask(1, 1), line: null });
     this.colors = new Uint32Array(256);
     for (const { id, color } of classes) {
       const [red, green, blue] = color.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
@@ -34,6 +36,7 @@ export class MaskCanvas extends ImageCanvas {
     this.cancel();
     this.#changes.clear();
     this.mask = mask ?? new Mask(width, height);
+    this.radius ||= Math.min(MAX_RADIUS, Math.max(FINEST, Math.min(width, height) / BRUSHES));
     this.setSize(width, height);
     this.shown();
   }
@@ -132,7 +135,7 @@ export class MaskCanvas extends ImageCanvas {
     return {
       move: add,
       drop: (end, isMoved) => isMoved && line.length >= 6 && this.distance(end, line[0], line[1]) < 10 && this.finish(),
-      cancel: () => line.splice(start),
+      cancel: () => (line.splice(start), start || (this.line = null)),
     };
   }
 

@@ -3,11 +3,13 @@
 import { Changes } from './changes.js';
 import { uniqueName } from './http.js';
 import { ImageCanvas } from './image_canvas.js';
-import { area, bounds, boxBetween, contains, corners, handles, isLargeEnough, movedBy, nearestOnOutline, ringArea, simplify, SMALLEST, withCorner, withHandle, withoutCorner } from './shapes.js';
+import { area, bounds, boxBetween, contains, corners, handles, isLargeEnough, movedBy, nearestOnOutline, outerPixels, ringArea, simplify, SMALLEST, withCorner, withHandle, withoutCorner } from './shapes.js';
 
 // In pixels of the page, for fingers and for finer pointers.
 const REACH = { touch: 22, pen: 10, mouse: 7 };
 const HANDLE = { touch: 9, pen: 5, mouse: 4 };
+// A pixel of the image that is so large on the page can be seen.
+const PIXEL = 4;
 const FREEHAND_TOLERANCE = 1.5;
 // Smaller objects get no name, and neither do those of a crowd.
 const NAMED_SIDE = 18;
@@ -77,6 +79,15 @@ export class ObjectCanvas extends ImageCanvas {
   add(shape) {
     const object = { id: uniqueName(), class: this.class, ...rounded(shape) };
     this.#commit([...this.objects, object], object.id);
+  }
+
+  /** Adds a box without a pointer: half as wide and high as what is visible of the image. */
+  addInMiddle() {
+    const { clientWidth: width, clientHeight: height } = this.frame;
+    const ends = [{ x: width / 4, y: height / 4 }, { x: (3 * width) / 4, y: (3 * height) / 4 }];
+    const [from, to] = ends.map((place) => this.toImage(place));
+    const box = boxBetween([from.x, from.y], [to.x, to.y], this.size);
+    if (isLargeEnough(box)) this.add({ box });
   }
 
   /** Adds copies of objects, such as those of another image. */
@@ -187,6 +198,7 @@ export class ObjectCanvas extends ImageCanvas {
         this.dragged = this.#still = null;
         if (isMoved) this.change(object, shapeAt(at));
       },
+      cancel: () => (this.dragged = this.#still = null),
     };
   }
 
@@ -195,11 +207,13 @@ export class ObjectCanvas extends ImageCanvas {
     const isSecond = Boolean(this.anchor);
     this.anchor ??= at;
     const end = (corner) => {
-      const box = boxBetween([this.anchor.x, this.anchor.y], [corner.x, corner.y], this.size);
+      const drawn = boxBetween([this.anchor.x, this.anchor.y], [corner.x, corner.y], this.size);
+      // A drag inside of a pixel that can be seen means all of it.
+      const box = this.zoom.scale >= PIXEL && !isLargeEnough(drawn) ? outerPixels(drawn, this.size) : drawn;
       this.anchor = null;
       if (isLargeEnough(box)) this.add({ box });
     };
-    return { drop: (corner, isMoved) => (isMoved || isSecond) && end(corner), cancel: () => (this.anchor = null) };
+    return { drop: (corner, isMoved) => (isMoved || isSecond) && end(corner), cancel: () => isSecond || (this.anchor = null) };
   }
 
   /** Corners are clicked, or the outline is drawn freehand. */
@@ -216,7 +230,7 @@ export class ObjectCanvas extends ImageCanvas {
         line.push(...simplify(line.splice(start), FREEHAND_TOLERANCE / this.zoom.scale));
         if (this.#isAtStart(end)) this.finish();
       },
-      cancel: () => line.splice(start),
+      cancel: () => (line.splice(start), start || (this.line = null)),
     };
   }
 

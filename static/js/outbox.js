@@ -25,7 +25,7 @@ export class Outbox {
     Object.assign(outbox, { job, send, answered, refused, shown });
     try {
       outbox.#database = await asked(Object.assign(indexedDB.open(DATABASE, 1), { onupgradeneeded: ({ target }) => target.result.createObjectStore(STORE) }));
-      for (const change of await asked(outbox.#store().getAll(IDBKeyRange.bound([job], [job, []])))) outbox.#waiting.set(change.n, change);
+      for (const change of await asked(outbox.#store().getAll(IDBKeyRange.bound([job], [job, []])))) outbox.#waiting.set(change.n, { ...change, isRefused: false });
     } catch {
       // A private window may have no database: changes wait in memory only.
     }
@@ -82,7 +82,7 @@ export class Outbox {
         if (error.status === 400 || error.status === 409) {
           const refused = { ...this.find(change.n), isRefused: true };
           this.#keep(refused);
-          this.refused(refused, error);
+          await this.refused(refused, error);
           continue;
         }
         this.shown(this.#waiting.size, error);

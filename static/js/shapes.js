@@ -33,6 +33,12 @@ export function boxBetween([x1, y1], [x2, y2], { width, height }) {
 
 export const isLargeEnough = ([left, top, right, bottom]) => right - left >= SMALLEST && bottom - top >= SMALLEST;
 
+/** The box of all pixels that a smaller box touches, at least one in each direction. */
+export function outerPixels([left, top, right, bottom], { width, height }) {
+  const [x, y] = [Math.min(width - 1, Math.floor(left)), Math.min(height - 1, Math.floor(top))];
+  return [x, y, Math.max(x + 1, Math.ceil(right)), Math.max(y + 1, Math.ceil(bottom))];
+}
+
 /** The area of a ring, by the shoelace formula. */
 export function ringArea(ring) {
   const all = corners(ring);

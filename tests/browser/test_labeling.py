@@ -216,3 +216,65 @@ def test_labels_begin_with_the_folders_of_the_form(page: Page, page_faults: Page
     labels = entry(page.url.partition("#")[0])
     assert labels["states"]["labeled"] == 18
     assert [item["name"] for item in labels["classes"]] == ["left", "middle", "right"]
+
+
+def test_two_fingers_zoom_without_dropping_a_polygon(
+    page: Page, page_faults: PageFaults, server: ServerProcess, photos: Path
+) -> None:
+    start(page, photos, "Object detection", "bar")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    expect(page.get_by_role("button", name="bar", exact=True)).to_be_in_viewport()
+    page.get_by_role("button", name="Polygon").click()
+    frame = page.locator("#label-frame").bounding_box()
+    assert frame is not None
+    x, y = frame["x"] + frame["width"] / 2, frame["y"] + frame["height"] / 2
+    fingers = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *places: tuple[float, float]) -> None:
+        points = [{"x": x + dx, "y": y + dy, "id": number} for number, (dx, dy) in enumerate(places)]
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    def tap(dx: float, dy: float) -> None:
+        touch("touchStart", (dx, dy))
+        touch("touchEnd")
+
+    tap(-60, -40)
+    tap(60, -40)
+    touch("touchStart", (-30, 0))
+    touch("touchStart", (-30, 0), (30, 0))
+    touch("touchMove", (-40, 0), (40, 0))
+    touch("touchEnd")
+    tap(0, 60)
+    page.locator("#label-frame").focus()
+    page.keyboard.press("Enter")
+    (polygon,) = saved(page)["objects"]
+    assert len(polygon["rings"][0]) == 6
+
+
+def test_a_conflict_needs_a_choice_and_keys_never_change_the_image_before(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    start(page, photos, "Image classification", "low\nhigh")
+    page.get_by_role("link", name="Label", exact=True).click()
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    first = page.url
+    page.keyboard.press("2")
+    page.keyboard.press("1")  # before the next image is there
+    expect(page).not_to_have_url(first)
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    assert entry(first)["label"] == 1
+    second = page.url
+    change = json.dumps({"rev": entry(second)["rev"], "edit": "other", "label": 0}).encode()
+    page.request.post(f"{second}.json", data=change, headers={"Content-Type": "application/json"})
+    page_faults.allow(r"/images/\d+\.json$")
+    page.keyboard.press("2")
+    dialog = page.get_by_role("dialog", name="Two people labeled this image")
+    expect(dialog).to_be_visible()
+    for _ in range(2):
+        page.keyboard.press("Escape")
+    expect(dialog).to_be_visible()
+    dialog.get_by_role("button", name="Use theirs").click()
+    expect(dialog).to_be_hidden()
+    assert entry(second)["label"] == 0

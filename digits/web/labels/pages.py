@@ -162,7 +162,8 @@ def label(job_id: str) -> AnyResponse:
     book = book_of(find(job_id))
     if not len(book.images):
         abort(404)
-    chosen = book.lease("", 1, (), ())
+    holder = f"{current_username(request) or ''}\n{request.remote_addr}"
+    chosen = book.lease(holder, 1, (), ())
     return redirect(url_for(".label_image", job_id=job_id, number=chosen[0] if chosen else 0))
 
 
