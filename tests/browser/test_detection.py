@@ -21,7 +21,7 @@ from tests.browser.conftest import (
 )
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder(server: ServerProcess) -> Path:
     """Images of a bright square, and their YOLO files, in the server's data folder."""
     folder = server.data / "squares"
