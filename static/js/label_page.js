@@ -175,7 +175,7 @@ async function open(n) {
   find('label-file').textContent = found.path;
   find('label-place').textContent = `${(n + 1).toLocaleString('en')} of ${count.toLocaleString('en')}`;
   shown();
-  following = getJson(`${url}/next.json?client=${client}&without=${n}`);
+  following = nextAfter(n);
   following.then(({ images: [next] }) => next && preload(next.n)).catch(() => {});
   if (n + 1 < count) preload(n + 1);
 }
@@ -185,6 +185,11 @@ function preload(n) {
   new Image().src = `${url}/images/${n}/picture`;
 }
 
+/** Asks for the next image. The request may overtake those that save: their images are not open. */
+function nextAfter(n) {
+  return getJson(`${url}/next.json?client=${client}&without=${[n, ...encoding.keys(), ...outbox.images]}`);
+}
+
 /** Opens the next image that nobody has labeled. */
 async function openNext() {
   try {
@@ -192,7 +197,7 @@ async function openNext() {
     if (next) await open(next.n);
     else toast('All images are labeled.');
   } catch (error) {
-    following = getJson(`${url}/next.json?client=${client}&without=${current.n}`);
+    following = nextAfter(current.n);
     toast(wordsOf(error), 'danger');
   }
 }

@@ -40,6 +40,11 @@ export class Outbox {
     return this.#waiting.get(n);
   }
 
+  /** The numbers of the images whose changes the server has not confirmed. */
+  get images() {
+    return [...this.#waiting.keys()];
+  }
+
   /** Keeps a change of an image, based on the revision `rev`. An earlier one that was not sent is replaced. */
   put(n, rev, change) {
     this.#keep({ ...change, job: this.job, n, rev: this.find(n)?.rev ?? rev, edit: uniqueName() });
