@@ -65,7 +65,6 @@ def test_the_model_form_survives_reload_back_and_another_tab(
     write_network(page, CODE)
     page.get_by_label("Epochs", exact=True).fill("7")
     page.get_by_label("Learning-rate schedule").select_option("exp")
-    page.locator("#training-more > summary").click()
     page.locator("#augmentation summary").click()
     page.get_by_label("Flip").select_option("fliplr")
     expect_all()

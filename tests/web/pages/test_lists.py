@@ -22,9 +22,10 @@ MODELS = 7
 DATASETS = 3
 
 
-def aborted() -> list[Task]:
+def ended(*statuses: Status) -> list[Task]:
     task = Task(name="task", title="Task")
-    task.move(Status.ABORT)
+    for status in statuses:
+        task.move(status)
     return [task]
 
 
@@ -38,14 +39,16 @@ def site(settings: Settings, executor: SharedExecutor) -> Iterator[Site]:
 
 @pytest.fixture
 def full(site: Site) -> Site:
-    """A site with aborted datasets and models, a damaged job, and a running dataset."""
+    """A site with aborted datasets, trained models, a damaged job, and a running dataset."""
     store = site.services.store
     recipe = CreateClassification(train=FolderSplit(folder="/data"))
     jobs: list[Any] = []
     for number in range(DATASETS):
         folder = store.new_folder()
         name = f"birds {number}"
-        jobs.append(DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=aborted()))
+        jobs.append(
+            DatasetJob(id=folder.name, folder=folder, name=name, recipe=recipe, tasks=ended(Status.ABORT))
+        )
     for number in range(MODELS):
         folder = store.new_folder()
         jobs.append(
@@ -56,7 +59,7 @@ def full(site: Site) -> Site:
                 group="rainy" if number % 2 else "",
                 recipe=Train(dataset=str(jobs[0].folder)),
                 dataset_id=jobs[0].id,
-                tasks=aborted(),
+                tasks=ended(Status.RUN, Status.DONE),
                 summary=Summary(last_accuracy=float(number % 3)),
             )
         )
