@@ -51,7 +51,8 @@ class LabelsForm(JobForm):
     """The fields of new labels, which are posted to ``labels.create``."""
 
     name = StringField("Name", default="", render_kw={"maxlength": NAME_LENGTH, "dir": "auto"})
-    kind = SelectField("What to label", choices=[(name, kind_named(name).title) for name in FORMS])
+    # Plugins of kinds are loaded when the server is complete.
+    kind = SelectField("What to label", choices=lambda: [(name, kind_named(name).title) for name in FORMS])
     folder = StringField("Folder with images", default="")
     folders_are_classes = BooleanField("The folders are classes")
     annotations = StringField("Annotations", default="")
