@@ -24,9 +24,8 @@ def test_names_can_be_promoted_replaced_and_removed(tmp_path: Path):
     models.promote("birds", later)
     models.promote("flowers", later)
     assert list(models.all().items()) == [("birds", later), ("flowers", later)]
-    assert models.names_of(later.model) == ["birds", "flowers"]
-    assert models.names_of(MODEL.model) == []
-    assert models.of(later.model) == {"birds": later, "flowers": later}
+    assert list(models.of(later.model).items()) == [("birds", later), ("flowers", later)]
+    assert models.of(MODEL.model) == {}
     assert models.snapshots_of(later.model) == {"snapshot_2.ckpt"}
     assert models.exists
     assert models.remove("birds")
@@ -52,7 +51,7 @@ def test_a_damaged_file_is_not_overwritten(tmp_path: Path):
     with pytest.raises(UnreadableFile):
         ProductionModels(tmp_path).promote("flowers", MODEL)
     assert ProductionModels(tmp_path).exists
-    assert ProductionModels(tmp_path).names_of(MODEL.model) == []
+    assert ProductionModels(tmp_path).of(MODEL.model) == {}
     with pytest.raises(UnreadableFile):
         ProductionModels(tmp_path).snapshots_of(MODEL.model)
     assert path.read_text() == '{"models": {"a": 1}}'

@@ -13,6 +13,7 @@ from msgspec import structs
 from digits.core.compute import Compute
 from digits.core.model_job import ModelJob
 from digits.core.task import Failure
+from digits.data.models.production import Production
 from digits.kinds.jobs import DatasetJob
 from digits.runtime.executors.executor import OpenLedger
 from digits.web.services import clusters
@@ -259,7 +260,8 @@ def test_jobs_that_are_deleted_together_are_stopped_together(
     jobs = [site.services.store.get(model, ModelJob) for model in models]
     site.wait(lambda: all(job.waiting_at for job in jobs))
     production = site.services.production
-    monkeypatch.setattr(production, "names_of", lambda model: ["kept"] if model == models[0] else [])
+    entry = Production(models[0], "snapshot_1.ckpt", 1.0, 1e9)
+    monkeypatch.setattr(production, "of", lambda model: {"kept": entry} if model == models[0] else {})
     left: list[int] = []
     stop = cluster.stop
 
