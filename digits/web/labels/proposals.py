@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import jsonify, request, url_for
+from flask import request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
@@ -126,11 +126,14 @@ def accept(job_id: str) -> AnyResponse:
         raise BadRequest("“threshold” must be a number over 0, and at most 1.")
     book = book_of(job)
     if sent.get("dry_run") not in (None, "", False, "0", "false"):
-        count, sample = in_thread(sample_above, book, threshold)
-        return jsonify(Accepted(count, sample=sample))
-    accepted = accept_above(book, threshold)
-    page = url_for("label_pages.show", job_id=job_id, batch=accepted.batch, accepted=accepted.count)
-    return respond(accepted, created=page)
+        accepted, shown = (
+            Accepted(*in_thread(sample_above, book, threshold)),
+            {"score": round(100 * threshold)},
+        )
+    else:
+        accepted = accept_above(book, threshold)
+        shown = {"batch": accepted.batch, "accepted": accepted.count}
+    return respond(accepted, created=url_for("label_pages.show", job_id=job_id, **shown))
 
 
 @twin(blueprint, "/labels/<job_id>/accept/undo", Accepted)
