@@ -126,14 +126,12 @@ def accept(job_id: str) -> AnyResponse:
         raise BadRequest("“threshold” must be a number over 0, and at most 1.")
     book = book_of(job)
     if sent.get("dry_run") not in (None, "", False, "0", "false"):
-        accepted, shown = (
-            Accepted(*in_thread(sample_above, book, threshold)),
-            {"score": round(100 * threshold)},
-        )
+        accepted = Accepted(*in_thread(sample_above, book, threshold))
+        page = url_for("label_pages.show", job_id=job_id, score=round(100 * threshold))
     else:
         accepted = accept_above(book, threshold)
-        shown = {"batch": accepted.batch, "accepted": accepted.count}
-    return respond(accepted, created=url_for("label_pages.show", job_id=job_id, **shown))
+        page = url_for("label_pages.show", job_id=job_id, batch=accepted.batch, accepted=accepted.count)
+    return respond(accepted, created=page)
 
 
 @twin(blueprint, "/labels/<job_id>/accept/undo", Accepted)
