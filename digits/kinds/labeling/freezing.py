@@ -9,18 +9,15 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-import signal
-import sys
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 
-from digits.core.errors import BadRequest, DigitsError, TookTooLong, explain
+from digits.core.errors import BadRequest, TookTooLong
 from digits.core.files import UnreadableFile, sync_tree
-from digits.core.machine.programs import Program, limit_resources
 from digits.core.recipe import CreateDataset, Frozen
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.archives.writing import as_file
@@ -37,10 +34,10 @@ from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.job import LabelClass
 from digits.kinds.labeling.log import MASKS_FOLDER
+from digits.kinds.labeling.processes import answer, ask
 from digits.kinds.recipes import build_recipe
 
 FOLDER = "labels"
-MEMORY_BYTES = 6 << 30
 SECONDS = 600
 
 
@@ -60,26 +57,10 @@ class Request(Struct):
     device: Literal["cpu", "gpu"] = "cpu"
 
 
-class _Answer(Struct):
-    """The recipe as JSON, or an error."""
-
-    recipe: dict[str, Any] = field(default_factory=dict)
-    status: int = 0
-    message: str = ""
-    hint: str = ""
-
-
 def freeze(request: Request) -> CreateDataset:
     """Run the program, and return the recipe; raises DigitsError."""
-    with Program(__name__, request) as program:
-        for line in program.lines():
-            answer = msgspec.json.decode(line, type=_Answer)
-            if answer.status:
-                error = DigitsError(answer.message, answer.hint)
-                error.http_status = answer.status
-                raise error
-            return build_recipe(answer.recipe)
-    raise TookTooLong("The labels could not be written in time.", "Use a faster disk.")
+    late = TookTooLong("The labels could not be written in time.", "Use a faster disk.")
+    return build_recipe(ask(__name__, request, late))
 
 
 def write(request: Request) -> CreateDataset:
@@ -198,30 +179,14 @@ class _Freezing:
         return settings_of(recommend_dataset(facts, resources), set())
 
 
-def main() -> None:
-    """Print the answer to the request on standard input."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    limit_resources(MEMORY_BYTES)
-    signal.alarm(SECONDS)
+def _answer(request: Request) -> dict[str, Any]:
     try:
-        answer = _Answer(recipe=write(request).as_json())
-    except DigitsError as error:
-        answer = _refusal(error)
+        return write(request).as_json()
     except UnreadableFile as error:
-        answer = _refusal(BadRequest(f"The labels cannot be read: {error}."))
+        raise BadRequest(f"The labels cannot be read: {error}.") from error
     except ValueError as error:
-        answer = _refusal(BadRequest(f"The settings are not valid: {error}."))
-    except OSError as error:
-        if (explained := explain(error)) is None:
-            raise
-        answer = _refusal(explained)
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    sys.stdout.buffer.flush()
-
-
-def _refusal(error: DigitsError) -> _Answer:
-    return _Answer(status=error.http_status, message=error.message, hint=error.hint)
+        raise BadRequest(f"The settings are not valid: {error}.") from error
 
 
 if __name__ == "__main__":
-    main()
+    answer(Request, _answer, SECONDS)

@@ -6,8 +6,6 @@ to the log.
 
 from __future__ import annotations
 
-import signal
-import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,9 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, field
 
-from digits.core.errors import BadRequest, DigitsError, TookTooLong, explain
+from digits.core.errors import BadRequest, TookTooLong
 from digits.core.files import MissingFile, read_json, write_bytes
-from digits.core.machine.programs import Program, limit_resources
 from digits.data.sources.class_folders import refuse_other_layouts
 from digits.data.sources.declared_splits import split_folders
 from digits.data.sources.plan import Progress, UnusableSource, count_of, listed, show
@@ -26,10 +23,10 @@ from digits.kinds.classification import reader as classification
 from digits.kinds.detection import reader as detection
 from digits.kinds.detection.recipe import CreateDetection
 from digits.kinds.labeling.answers import Answer, Object
+from digits.kinds.labeling.processes import answer, ask
 
 FILE = "imported.json"
 AUTHOR = "imported"
-MEMORY_BYTES = 6 << 30
 SECONDS = 300
 _MAX_BYTES = 2 << 30
 # Fractions of a pixel with more digits come from storing edges as 32 bits.
@@ -55,26 +52,11 @@ class Imported(Struct):
     remarks: list[str] = field(default_factory=list)
 
 
-class _Reply(Struct):
-    """The names of all classes, or an error."""
-
-    classes: list[str] = field(default_factory=list)
-    status: int = 0
-    message: str = ""
-    hint: str = ""
-
-
 def import_labels(request: Request) -> list[str]:
     """Run the program, and return the names of the classes, the given ones first; raises DigitsError."""
-    with Program(__name__, request) as program:
-        for line in program.lines():
-            reply = msgspec.json.decode(line, type=_Reply)
-            if reply.status:
-                error = DigitsError(reply.message, reply.hint)
-                error.http_status = reply.status
-                raise error
-            return reply.classes
-    raise TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
+    late = TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
+    names: list[str] = ask(__name__, request, late)
+    return names
 
 
 def load(folder: Path) -> Imported:
@@ -175,22 +157,5 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip()).casefold()
 
 
-def main() -> None:
-    """Print the reply to the request on standard input."""
-    request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
-    limit_resources(MEMORY_BYTES)
-    signal.alarm(SECONDS)
-    try:
-        reply = _Reply(write(request))
-    except DigitsError as error:
-        reply = _Reply(status=error.http_status, message=error.message, hint=error.hint)
-    except OSError as error:
-        if (explained := explain(error)) is None:
-            raise
-        reply = _Reply(status=explained.http_status, message=explained.message, hint=explained.hint)
-    sys.stdout.buffer.write(msgspec.json.encode(reply) + b"\n")
-    sys.stdout.buffer.flush()
-
-
 if __name__ == "__main__":
-    main()
+    answer(Request, write, SECONDS)
