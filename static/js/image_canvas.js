@@ -53,7 +53,7 @@ export class ImageCanvas {
     return Boolean(this.#drag);
   }
 
-  /** Takes back what the pointer that is down began. */
+  /** Cancels the current drag. */
   stop() {
     this.#drag?.cancel?.();
     this.#drag = null;
@@ -70,7 +70,7 @@ export class ImageCanvas {
     this.pointerType = event.pointerType;
     this.canvas.setPointerCapture(event.pointerId);
     this.#pointers.set(event.pointerId, place);
-    if (this.#pointers.size > 1) this.stop(); // Two fingers zoom: what the first one began is not meant.
+    if (this.#pointers.size > 1) this.stop(); // A second finger zooms: the drag of the first one was not meant.
     else if (event.button || this.isPanning) this.#drag = { pans: true };
     else this.#drag = { ...this.press(this.toImage(place), event), start: place };
     this.draw();

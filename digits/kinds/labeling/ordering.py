@@ -17,7 +17,7 @@ from digits.kinds.labeling.images import ListedImage
 ORDER_FILE = "order.npy"
 # Different images, before a first model; then as many at a time from the most uncertain ones.
 BATCH = 20
-# Of a batch, so many times as many uncertain images are candidates.
+# The candidates for a batch are this many times its size.
 CANDIDATES = 5
 # Beyond, images are sorted by their uncertainty alone.
 MOST_DIVERSE = 2000

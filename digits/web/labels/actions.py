@@ -28,7 +28,7 @@ from digits.web.services import services
 
 # The settings of the recipe that a request can choose.
 SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
-# With no error among so many random ones, at most 5% of all are wrong, with a confidence of 95%.
+# If none of this many random proposals is wrong, at most 5% of all are, with 95% confidence.
 SAMPLE = 59
 
 
