@@ -4,7 +4,7 @@
 
 Starts a separate server with a few photos, one of 48 megapixels, that are listed many times, and measures
 
-- the first request of labels with so many entries in their log, and the memory that they take
+- the first request for labels with this many entries in the log, and the memory that the entries take
 - the page of the labels, also of one class, the list of images and the next image over HTTP
 - boxes drawn and classed per minute, five on each image, and the time from Enter to the next image on the page
 - the time between frames while one of 1,000 and of 5,000 boxes is dragged

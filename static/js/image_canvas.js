@@ -7,7 +7,7 @@ import { Zoom } from './zoom.js';
 const DRAG_DISTANCE = 4;
 
 /**
- * Subclasses draw. `press(at, event)` returns what a pointer that goes down does: {move(at), drop(at, isMoved), cancel()};
+ * Subclasses draw. `press(at, event)` returns the drag that starts when a pointer goes down: {move(at), drop(at, isMoved), cancel()};
  * `paint(context)` draws in pixels of the frame; `at` is {x, y} in pixels of the image.
  */
 export class ImageCanvas {

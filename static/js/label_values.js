@@ -1,8 +1,8 @@
 // What people label, for each kind of labels: objects, masks, one class, any number of classes, or numbers.
 //
 // Each has a `canvas`; `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted; `choose`
-// applies a class, and `chosen` are the ids of the classes to mark; `isEmpty` tells whether nothing is
-// labeled. `classes` are those of the job by id, deleted ones included.
+// applies a class, and `chosen` are the ids of the classes to mark; `isEmpty` tells whether there are no labels.
+// `classes` are those of the job by id, deleted ones included.
 
 import { element } from './element.js';
 import { request } from './http.js';

@@ -14,7 +14,7 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import ProposeLabels
 from digits.data.models import evaluation as evaluations
 from digits.data.models.predictions import new_id
-from digits.kinds.forms.request_fields import positive
+from digits.kinds.forms.request_fields import flag, positive
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import FOLDER, RUNS, Run
 from digits.runtime.offload import in_thread
@@ -125,7 +125,7 @@ def accept(job_id: str) -> AnyResponse:
     if threshold > 1:
         raise BadRequest("“threshold” must be a number over 0, and at most 1.")
     book = book_of(job)
-    if sent.get("dry_run") not in (None, "", False, "0", "false"):
+    if flag({"dry_run": str(sent.get("dry_run") or "")}, "dry_run"):
         accepted = Accepted(*in_thread(sample_above, book, threshold))
         page = url_for("label_pages.show", job_id=job_id, score=round(100 * threshold))
     else:

@@ -1,4 +1,4 @@
-"""Answers about images are checked: what is impossible is refused with the reason."""
+"""Impossible answers about images are refused with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kills of the server while two people save: what was confirmed is there once, and nothing else.
+"""Kill the server while two people save: each confirmed label is there exactly once, and nothing else.
 
 ``DIGITS_LABEL_KILLS`` sets their number.
 """
