@@ -286,12 +286,13 @@ class Client:
     # Labels
 
     def create_labels(
-        self, name: str, kind: str, folder: str | Path, classes: Sequence[str] = (), **fields: Any
+        self, name: str, kind: str = "", folder: str | Path = "", classes: Sequence[str] = (), **fields: Any
     ) -> BriefJob:
         """Start labels of the images in a ``folder`` of the server, for datasets of a ``kind``.
 
-        ``folders_are_classes`` or ``annotations``, a path of the server, among the ``fields`` are labels to begin with.
-        `wait` until the images are listed.
+        Among the ``fields``, ``folders_are_classes``, ``annotations``, a path of the server, or ``dataset``, an id,
+        are labels to begin with; the kind and the folder are then by default those of the dataset. `wait` until the
+        images are listed.
         """
         sent = {"name": name, "kind": kind, "folder": str(folder), "classes": [*classes], **fields}
         return self._post_json("/labels.json", BriefJob, sent)

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from digits.client import Client
 
 
+DEFAULT_KIND = "images/classification"
+
+
 @click.group("labels", short_help="Start, list and freeze labels on a running server.")
 @click.option(
     "--server",
@@ -39,11 +42,14 @@ def command(context: click.Context, server: str, token: str, username: str) -> N
 
 @command.command("create", short_help="Start labels of the images in a folder.")
 @click.argument("name")
-@click.argument("folder")
-@click.option("--kind", default="images/classification", show_default=True, help="Kind of the datasets.")
+@click.argument("folder", default="")
+@click.option("--kind", default="", help=f"Kind of the datasets.  [default: {DEFAULT_KIND}]")
 @click.option("--class", "classes", multiple=True, help="Name of a class; repeat it for several.")
 @click.option("--folders-are-classes", is_flag=True, help="Begin with the names of the folders as labels.")
-@click.option("--annotations", default="", help="Begin with the boxes in this file or folder on the server.")
+@click.option("--annotations", default="", help="Begin with this table, file or folder on the server.")
+@click.option(
+    "--dataset", default="", help="Begin with this dataset, by id. Its kind and folder are the default."
+)
 @click.pass_obj
 def create(
     server: Client, /, name: str, folder: str, kind: str, classes: tuple[str, ...], **labels: str | bool
@@ -52,6 +58,8 @@ def create(
 
     It returns when the images are listed.
     """
+    if not labels["dataset"]:
+        kind = kind or DEFAULT_KIND
     with _failing():
         job = server.create_labels(name, kind, folder, classes, **labels)
         server.wait(job.id)

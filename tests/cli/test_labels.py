@@ -39,6 +39,11 @@ def test_labels_are_started_listed_and_frozen(site: Site) -> None:
         begun = labels("create", "begun", str(folder), "--folders-are-classes").output.strip()
         assert site.api.labels(begun).states["labeled"] == 36
 
+        again = labels("create", "again", "--dataset", frozen.output.split()[-1]).output.strip()
+        assert site.api.labels(again).folder == str(folder)
+        assert [item.name for item in site.api.labels(again).classes] == ["left", "other"]
+        assert site.api.labels(again).states["labeled"] == 36
+
         refused = labels("create", "mine", "/etc", "--kind", "images/detection")
         assert refused.exit_code == 1 and "outside the folders" in refused.output
     finally:

@@ -216,7 +216,8 @@ class Plan:
     A record is in one group at most, which is used to list and to balance records. ``required_groups`` is the
     number of groups that must have usable images in the train split. A record can consist of several images, which are
     ``stacked`` along the channels; `read` then returns as many. With the ``dtype`` float32, records are arrays of
-    numbers, which `array` returns, instead of images. ``bits`` are those that its 16-bit images use; 0 means that it
+    numbers, which `array` returns, instead of images. ``declared`` are the classes that the source names, even those
+    without records. ``bits`` are those that its 16-bit images use; 0 means that it
     has none, as far as is known. `open` raises WiderValues as soon as an image uses more.
 
     If ``padding`` (width, height) is given, images are padded
@@ -230,6 +231,7 @@ class Plan:
     warnings: list[str] = field(default_factory=list)
     unusable: list[Unusable] = field(default_factory=list)
     files: dict[str, bytes] = field(default_factory=dict)
+    declared: list[str] = field(default_factory=list)
     required_groups: int = 1
     stacked: int = 1
     dtype: Literal["uint8", "float32"] = "uint8"
@@ -306,6 +308,10 @@ class Plan:
         ``picture`` is the image that was read.
         """
         return picture.size, picture.mode
+
+    def value(self, split: SplitPlan, place: int) -> Any:
+        """Return the target of a record for its image at full size; raises UnusableImage and OSError."""
+        return split.targets[place]
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
         """The features of a record besides those of its image, which is resized as in ``geometry``.

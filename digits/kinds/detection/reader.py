@@ -142,6 +142,8 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
     target = Boxes.of(classes, most)
     plan = Plan(target, splits, groups, warnings, notes.unusable, padding=recipe.padding)
     plan.objects = _object_sizes(parts)
+    declared = (name for part in parts.values() for name in part.declared)
+    plan.declared = [*dict.fromkeys(declared)] if not recipe.classes else []
     return plan
 
 

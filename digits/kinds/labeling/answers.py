@@ -5,16 +5,20 @@ Coordinates are pixels of the image as it is displayed, from its top left corner
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Meta, Struct, UnsetType
+from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.core.schema import Fraction, UnixTime, Whole
 from digits.data.images.conversion import Size
-from digits.data.targets.mask import MAX_PIXEL_CLASSES
+from digits.data.targets.box_matching import IGNORED_BOX
+from digits.data.targets.boxes import objects_in
+from digits.data.targets.mask import IGNORED, MAX_PIXEL_CLASSES
 from digits.kinds.multilabel.recipe import MAX_LABELS
 from digits.kinds.regression.recipe import LARGEST_NUMBER, MAX_TARGETS
 
@@ -24,11 +28,17 @@ STATES = ("none", "unlabeled", "labeled", "reviewed", "skipped")
 # Those of images that are part of a dataset.
 FINISHED = ("labeled", "reviewed")
 MAX_OBJECTS = 10_000
+# The endings of tables.
+TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _ROUNDED = 1e-6
+# Fractions of a pixel with more digits come from storing edges as 32 bits.
+_DIGITS = 3
 _CORNERS = 3
 
 Edit = Annotated[str, Meta(pattern=r"^(?a:[\w.:-]{1,64})\Z")]
 Box = tuple[float, float, float, float]
+# Stores the mask of an image, uint8 [height, width], and returns its name.
+WriteMask = Callable[[NDArray[np.uint8]], str]
 
 
 class Object(
@@ -112,6 +122,9 @@ class Form:
     has_background: ClassVar[bool] = False
     # The formats of downloads, the usual one first.
     formats: ClassVar[tuple[str, ...]] = ("csv",)
+    # The fields of the form of datasets for the folder of images and for labels that are not in a table.
+    source_fields: ClassVar[tuple[str, str] | None] = None
+    reads_tables: ClassVar[bool] = True
 
     def check(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         """Raise BadRequest unless ``answer`` is about an image of this ``size`` and classes with these ``ids``."""
@@ -136,16 +149,33 @@ class Form:
         """Yield the ids of the classes in an answer; they may repeat."""
         raise NotImplementedError
 
+    def fields_of(self, folder: str, labels: str) -> dict[str, str]:
+        """Return the fields of the form of datasets that read the ``labels``, a path, of the images in ``folder``."""
+        if self.source_fields and not (self.reads_tables and labels.lower().endswith(TABLES)):
+            return dict(zip(self.source_fields, (folder, labels), strict=True))
+        return {"method": "csv", "table_train": labels, "image_folder": folder}
+
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer | None:
+        """Return the answer that the target ``value`` of a record gives; None if it gives none.
+
+        ``ids`` are those of the classes of the target. The state is *unlabeled* if an answer cannot hold all of it.
+        """
+        raise NotImplementedError
+
 
 FIELDS = ("objects", "label", "labels", "numbers", "mask")
 
 
 class OneClass(Form):
     field = "label"
+    source_fields = ("image_folder", "folder_train")
 
     def classes(self, answer: Answer) -> Iterator[int]:
         if answer.label is not UNSET:
             yield answer.label
+
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
+        return Answer(label=ids[int(value)])
 
 
 class Labels(Form):
@@ -162,6 +192,9 @@ class Labels(Form):
     def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         if answer.labels and len({*answer.labels}) < len(answer.labels):
             raise BadRequest("A label is repeated.")
+
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
+        return Answer(labels=sorted(ids[place] for place in np.flatnonzero(value).tolist()))
 
 
 class Numbers(Form):
@@ -180,10 +213,15 @@ class Numbers(Form):
             if not abs(value) <= LARGEST_NUMBER:
                 raise BadRequest(f"The number {name} is out of range.")
 
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
+        return Answer(numbers={str(ids[place]): float(number) for place, number in enumerate(value)})
+
 
 class Objects(Form):
     field = "objects"
     formats = ("coco", "yolo", "voc", "csv")
+    source_fields = ("train_image_folder", "train_label_folder")
+    reads_tables = False  # the form of annotations does
 
     def is_missing(self, answer: Answer) -> bool:
         return False
@@ -201,15 +239,34 @@ class Objects(Form):
             if fault := _fault(item, size):
                 raise BadRequest(f"Object {number:,} {fault}.")
 
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer | None:
+        """Return the boxes; regions to ignore, such as crowds, leave the image open, and so do no objects."""
+        if not len(value):
+            return None
+        objects = [
+            Object(class_=ids[int(place)], box=tuple(round(edge, _DIGITS) for edge in edges))
+            for *edges, place in objects_in(value).tolist()
+        ]
+        has_ignored = bool((value[:, 4] == IGNORED_BOX).any())
+        return Answer(objects=objects, state="unlabeled" if has_ignored else "labeled")
+
 
 class Mask(Form):
     field = "mask"
     most_classes = MAX_PIXEL_CLASSES
     has_background = True
     formats = ("masks",)
+    source_fields = ("feature_folder", "label_folder")
 
     def classes(self, answer: Answer) -> Iterator[int]:
         return iter(())  # the process that decodes the mask checks them
+
+    def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
+        table = np.full(IGNORED + 1, IGNORED, np.uint8)
+        table[: len(ids)] = ids
+        pixels = table[value]
+        present = np.unique(pixels)
+        return Answer(mask=write_mask(pixels), labels=present[present != IGNORED].tolist())
 
 
 def _fault(item: Object, size: Size) -> str:

@@ -1,86 +1,139 @@
 """Read labels that exist already, in a process of its own: ``python -m digits.kinds.labeling.importing``.
 
-It writes them into the folder of a new job as ``imported.json``, whose entries the task that lists the images appends
-to the log.
+Any source of datasets whose images are files can be the start: the reader of the kind reads it. The answers are written
+into the folder of a new job as ``imported.json``; the task that lists the images appends them to the log.
 """
 
 from __future__ import annotations
 
+import os
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
-from msgspec import Struct, field
+import numpy as np
+from msgspec import Struct, field, structs
+from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, TookTooLong
-from digits.core.files import MissingFile, read_json, write_bytes
-from digits.data.sources.class_folders import refuse_other_layouts
-from digits.data.sources.declared_splits import split_folders
-from digits.data.sources.plan import Progress, UnusableSource, count_of, listed, show
-from digits.data.tables.tables import SourceNotes
-from digits.kinds.classification import reader as classification
-from digits.kinds.detection import reader as detection
-from digits.kinds.detection.recipe import CreateDetection
-from digits.kinds.labeling.answers import Answer, Object
+from digits.core.files import MissingFile, make_folder, read_json, sync_tree, write_bytes
+from digits.core.recipe import CreateDataset
+from digits.data import parallel
+from digits.data.images import images
+from digits.data.images.images import UnusableImage, reason_of
+from digits.data.sources.plan import (
+    ImageFolder,
+    Plan,
+    Progress,
+    SkippedParts,
+    SplitPlan,
+    UnusableSource,
+    listed,
+    show,
+)
+from digits.data.targets.palette import BACKGROUND
+from digits.kinds.labeling.answers import FINISHED, Answer, Form, form_of
+from digits.kinds.labeling.log import MASKS_FOLDER
 from digits.kinds.labeling.processes import answer, ask
+from digits.kinds.recipes import build_recipe, has_databases, read_source
 
 FILE = "imported.json"
 AUTHOR = "imported"
 SECONDS = 300
 _MAX_BYTES = 2 << 30
-# Fractions of a pixel with more digits come from storing edges as 32 bits.
-_DIGITS = 3
+_PIECE = 64
+# Settings of recipes that leave no image, class or object out.
+_WHOLE: dict[str, Any] = {"pct_val": 0, "pct_test": 0, "val_min_box_size": 0, "one_class": True}
 
 
 class Request(Struct):
-    """The images below ``root``, the folder ``target`` of the job, and the names of the first ``classes``.
+    """The ``recipe`` of a dataset of the ``kind``, with whose labels those of the images below ``root`` begin.
 
-    Their labels are in ``annotations``; if it is empty, the folders of the root are the classes.
+    ``root`` is by default the folder of the images of the recipe. ``target`` is the folder of the job, and ``classes``
+    are the names of the first ones.
     """
 
-    root: str
+    kind: str
+    recipe: dict[str, Any]
     target: str
+    root: str
     classes: list[str]
-    annotations: str = ""
+
+
+class Start(Struct):
+    """The folder of the images, and the names of the classes, the given ones first."""
+
+    root: str
+    classes: list[str]
 
 
 class Imported(Struct):
     """The answers by the path of the image, and ``remarks`` about what was not imported."""
 
+    kind: str
     answers: dict[str, Answer] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
 
-def import_labels(request: Request) -> list[str]:
-    """Run the program, and return the names of the classes, the given ones first; raises DigitsError."""
+def import_labels(request: Request) -> Start:
+    """Run the program; raises DigitsError."""
     late = TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
-    names: list[str] = ask(__name__, request, late)
-    return names
+    return msgspec.convert(ask(__name__, request, late), Start)
 
 
-def load(folder: Path) -> Imported:
-    """Return what was imported into the job in ``folder``; raises UnreadableFile."""
+def load(folder: Path) -> Imported | None:
+    """Return what was imported into the job in ``folder``; None without. Raises UnreadableFile."""
     try:
         return read_json(folder / FILE, Imported, below=folder, limit=_MAX_BYTES)
     except MissingFile:
-        return Imported()
+        return None
 
 
-def write(request: Request) -> list[str]:
-    """Write the file in this process, and return the names of the classes; raises DigitsError and OSError."""
-    root = Path(request.root)
+def write(request: Request) -> dict[str, Any]:
+    """Write the file in this process, and return a `Start`; raises DigitsError and OSError."""
     try:
-        if request.annotations:
-            names, imported = _annotated(root, Path(request.annotations), request.classes)
-        else:
-            names, imported = _in_folders(root, request.classes)
+        plan = read_source(_whole(build_recipe(request.recipe)), Progress())
+        folders = [_folder_of(split) for split in plan.splits.values()]
     except UnusableSource as error:
         raise BadRequest(error.message, error.hint) from error
-    # Others are not listed.
-    imported.answers = {path: answer for path, answer in imported.answers.items() if is_text(path)}
+    root = os.path.realpath(request.root or os.path.commonpath(folders))
+    form, used = form_of(request.kind), plan.target.names
+    names, ids = _numbered(_first(form, request.classes), [*dict.fromkeys([*plan.declared, *used])])
+    imported = Imported(request.kind)
+    unusable = [f"{item.path} ({item.reason})" for item in plan.unusable]
+    outside: list[str] = []
+    unclear: set[str] = set()
+    for path, found in _answers(plan, form, [ids[name] for name in used], root, Path(request.target)):
+        if isinstance(found, str):
+            unusable.append(f"{path} ({found})")
+        elif path.startswith("../") or not is_text(path):
+            outside.append(path)
+        elif found is not None and imported.answers.setdefault(path, found) != found:
+            unclear.add(path)
+    for path in unclear:
+        del imported.answers[path]
+    unfinished = [path for path, found in imported.answers.items() if found.state not in FINISHED]
+    imported.remarks = [
+        *(str(warning) for warning in plan.warnings if not isinstance(warning, SkippedParts)),
+        *_remark(unusable, "cannot be used: not imported"),
+        *_remark(outside, f"are not in {show(root)}: not imported"),
+        *_remark(sorted(unclear), "have several different labels: open"),
+        *_remark(
+            unfinished,
+            "have regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: open, "
+            "with their other objects",
+        ),
+    ]
     write_bytes(Path(request.target, FILE), msgspec.json.encode(imported))
-    return names
+    start: dict[str, Any] = msgspec.to_builtins(Start(root, names))
+    return start
+
+
+def _remark(images: Sequence[str], what: str) -> list[str]:
+    return [f"{len(images):,} of the images or labels {what}: {listed(images)}."] if images else []
 
 
 def is_text(path: str) -> bool:
@@ -92,53 +145,82 @@ def is_text(path: str) -> bool:
     return True
 
 
-def _in_folders(root: Path, given: Sequence[str]) -> tuple[list[str], Imported]:
-    if splits := split_folders(root):
-        named = listed(path.name for path in splits.values())
-        raise UnusableSource(
-            f"The folders in {show(str(root))} are not classes but splits: {named}.", "Choose one of them."
-        )
-    refuse_other_layouts(root)
-    found = classification.scan(root)
-    folders = [item for item in found.classes if item.files]
-    if not folders:
-        raise UnusableSource(f"No folder in {show(str(root))} contains images.")
-    names, ids = _numbered(given, [item.label for item in folders])
-    answers = {file: Answer(label=ids[item.label]) for item in folders for file in item.files}
-    remarks = (
-        [f"{count_of(found.loose, 'image')} outside of the folders: not labeled."] if found.loose else []
+def _whole(recipe: CreateDataset) -> CreateDataset:
+    """Return the recipe with all images, unless these are not files; raises UnusableSource."""
+    if recipe.remote or has_databases(recipe):
+        raise _no_files()
+    settings = {name: value for name, value in _WHOLE.items() if name in recipe.__struct_fields__}
+    return structs.replace(recipe, **settings)
+
+
+def _folder_of(split: SplitPlan) -> str:
+    """Return the real path of the folder of the images; raises UnusableSource if these are not files."""
+    if not isinstance(split.images, ImageFolder):
+        raise _no_files()
+    return os.path.realpath(split.images.root)
+
+
+def _no_files() -> UnusableSource:
+    return UnusableSource(
+        "Labels need images that are files, and those of this source are not.",
+        "Download the dataset as images, and start with this folder.",
     )
-    return names, Imported(answers, remarks)
 
 
-def _annotated(root: Path, labels: Path, given: Sequence[str]) -> tuple[list[str], Imported]:
-    """Return the boxes in pixels of the upright images; images without any stay open."""
-    notes = SourceNotes()
-    recipe = CreateDetection(images=str(root), labels=str(labels))
-    found = detection.read_source(recipe, detection.SplitSource("train", root, labels), Progress(), notes)
-    if found.keeps_order:
-        raise UnusableSource("These annotations contain images.", "Create a dataset for object detection.")
-    used = {name for names in found.names for name in names}
-    names, ids = _numbered(given, dict.fromkeys([*found.declared, *sorted(used)]))
-    answers = {}
-    for file, boxes, classes in zip(found.files, found.boxes, found.names, strict=True):
-        edges = boxes[boxes[:, 4] >= 0, :4].tolist()
-        if edges:
-            answers[file] = Answer(
-                objects=[
-                    Object(class_=ids[name], box=tuple(round(edge, _DIGITS) for edge in box))
-                    for name, box in zip(classes, edges, strict=True)
-                ]
-            )
-    return names, Imported(answers, [str(remark) for remark in notes.warnings])
+def _answers(
+    plan: Plan, form: Form, ids: Sequence[int], root: str, target: Path
+) -> Iterator[tuple[str, Answer | str | None]]:
+    """Yield the path of each image, relative to ``root``, with its answer, or the reason why it has none.
+
+    Masks are written into the folder ``target`` of the job.
+    """
+    every = [(name, split, place) for name, split in plan.splits.items() for place in range(len(split))]
+    below = {name: os.path.relpath(_folder_of(split), root) for name, split in plan.splits.items()}
+    masks = target / MASKS_FOLDER
+    make_folder(masks)
+
+    def answer_of(name: str, split: SplitPlan, place: int) -> Answer | str | None:
+        def write_mask(pixels: NDArray[np.uint8]) -> str:
+            file = masks / f"{AUTHOR}-{name}-{place}.png"
+            file.write_bytes(images.encode(pixels[..., None], "png"))
+            return file.name
+
+        try:
+            return form.read(plan.value(split, place), ids, write_mask)
+        except (UnusableImage, OSError) as error:
+            return reason_of(error)
+
+    def work(piece: int, send: parallel.Send) -> None:
+        part = every[piece * _PIECE : (piece + 1) * _PIECE]
+        send(
+            [
+                (
+                    os.path.normpath(os.path.join(below[name], split.files[place])),
+                    answer_of(name, split, place),
+                )
+                for name, split, place in part
+            ]
+        )
+
+    with closing(parallel.run(work, -(-len(every) // _PIECE))) as messages:
+        for message in filter(None, messages):
+            yield from message
+    sync_tree(masks)
 
 
-def _numbered(given: Sequence[str], found: Iterable[str]) -> tuple[list[str], dict[str, int]]:
-    """Return the names of all classes, and the number of each one that was ``found``, which may be a given one.
+def _first(form: Form, given: Sequence[str]) -> list[str]:
+    """Return the names of the first classes."""
+    names = [name for name in given if name.strip()]
+    has_background = bool(names) and _folded(names[0]) == BACKGROUND
+    return [BACKGROUND, *names] if form.has_background and not has_background else names
+
+
+def _numbered(first: Sequence[str], found: Iterable[str]) -> tuple[list[str], dict[str, int]]:
+    """Return the names of all classes, the ``first`` ones among them, and the number of each one that was ``found``.
 
     Raises BadRequest if upper and lower case make the difference between two of those found.
     """
-    names = [name for name in given if name.strip()]
+    names = [*first]
     numbers = {_folded(name): number for number, name in enumerate(names)}
     ids: dict[str, int] = {}
     seen: dict[str, str] = {}

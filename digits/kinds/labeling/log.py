@@ -28,7 +28,6 @@ LABELS_FILE = "labels.jsonl"
 MASKS_FOLDER = "masks"
 # The latest entries of an image among which a repeated edit is searched, at least.
 _SEARCHED = 32
-LABELED = STATES.index("labeled")
 _NUMBERS = {state: number for number, state in enumerate(STATES)}
 
 
@@ -209,9 +208,7 @@ class LabelLog:
 
     def take_back(self, batch: str, by: str) -> int:
         """Take back the labels of a ``batch`` that nobody has changed since; return their number."""
-        accepted = (
-            self.latest(image) for image in self._batches.get(batch, ()) if self.states[image] == LABELED
-        )
+        accepted = map(self.latest, self._batches.get(batch, ()))
         entries = [
             self._next(entry.image, by, state="unlabeled")
             for entry in accepted

@@ -23,7 +23,7 @@ from PIL import Image
 from digits.data import parallel
 from digits.data.images import images
 from digits.data.images.frames import Frame
-from digits.data.images.images import Geometry, UnusableImage, reason_of
+from digits.data.images.images import Geometry, Size, UnusableImage, reason_of
 from digits.data.images.mask_fit import MaskFit, MaskFits, frame_of
 from digits.data.images.mask_values import default_names, recognize
 from digits.data.images.masks import FIRST_SHADE, WHITE, Code, ColorMap, IndexCode, MaskSurvey, open_mask
@@ -110,17 +110,23 @@ class SegmentationPlan(Plan):
         return total
 
     def features(self, split: SplitPlan, place: int, geometry: Geometry) -> Features:
-        target: LabelImage = split.targets[place]
-        name = target.name
-        try:
-            image = open_mask(cast(TargetImageSplit, split).target_images.read(name))
-            fits = MaskFit(target.turn, self.scales)
-            fits.check(image.size, geometry.size)
-            classes = fits.apply(Image.fromarray(self.code.decode(image)), geometry.size)
-        except (UnusableImage, OSError) as error:
-            raise UnusableImage(f"{TARGET} {show(name)}: {reason_of(error)}") from error
-        resized = geometry.resize_mask(classes, IGNORED)
+        resized = geometry.resize_mask(self._classes(split, place, geometry.size), IGNORED)
         return {self.target.feature: [images.encode_image(resized, "png")]}
+
+    def value(self, split: SplitPlan, place: int) -> NDArray[np.uint8]:
+        return np.asarray(self._classes(split, place))
+
+    def _classes(self, split: SplitPlan, place: int, size: Size | None = None) -> Image.Image:
+        """Return the class of each pixel of an image, whose ``size`` is that of its file if it is not known."""
+        target: LabelImage = split.targets[place]
+        try:
+            image = open_mask(cast(TargetImageSplit, split).target_images.read(target.name))
+            size = size or frame_of(split.images, split.files[place], image).size
+            fits = MaskFit(target.turn, self.scales)
+            fits.check(image.size, size)
+            return fits.apply(Image.fromarray(self.code.decode(image)), size)
+        except (UnusableImage, OSError) as error:
+            raise UnusableImage(f"{TARGET} {show(target.name)}: {reason_of(error)}") from error
 
 
 def read(recipe: CreateSegmentation, progress: Progress) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,15 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.core.recipe import Frozen
+from digits.kinds import Kind
+from digits.kinds.forms import scanning
 from digits.kinds.forms.fields import NAME_LENGTH
+from digits.kinds.forms.request_fields import flag, whole
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.labeling.answers import FINISHED
+from digits.kinds.labeling import importing
+from digits.kinds.labeling.answers import FINISHED, form_of
 from digits.kinds.labeling.freezing import Request, freeze
+from digits.kinds.labeling.importing import Start, import_labels
 from digits.kinds.labeling.job import LabelsJob
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
@@ -27,7 +33,10 @@ from digits.web.security.sessions import current_username
 from digits.web.services import services
 
 # The settings of the recipe that a request can choose.
-SETTINGS = ("width", "height", "channels", "resize_mode", "encoding", "seed")
+NUMBERS, CHOICES = ("width", "height", "channels", "seed"), ("resize_mode", "encoding")
+FOLDERS = "folders_are_classes"
+# Fields of the form of a dataset that leave no image out.
+_EVERYTHING = {"one_class": "y", "folder_train_min_per_class": "1", "max_unusable_percent": "100"}
 # If none of this many random proposals is wrong, at most 5% of all are, with 95% confidence.
 SAMPLE = 59
 
@@ -51,6 +60,69 @@ def name_in(sent: dict[str, Any]) -> str:
     if not 0 < len(name) <= NAME_LENGTH:
         raise BadRequest(f"The name must have 1 to {NAME_LENGTH} characters.")
     return name
+
+
+def dataset_in(sent: dict[str, Any]) -> DatasetJob | None:
+    """Return the dataset with whose labels a request begins; raises BadRequest if it has no image files."""
+    if not sent.get("dataset"):
+        return None
+    dataset = services().store.get(str(sent["dataset"]), DatasetJob)
+    if dataset.parent_id:
+        raise BadRequest(
+            f"“{dataset.name}” is a version, whose images are in records instead of files.",
+            "Choose the dataset from which it was made.",
+        )
+    return dataset
+
+
+def start_of(
+    kind: Kind, sent: dict[str, Any], dataset: DatasetJob | None, classes: list[str], folder: Path
+) -> Start:
+    """Return the folder of the images and the classes of the labels in ``folder``, after reading those to begin with.
+
+    Raises DigitsError.
+    """
+    given = {key: str(sent.get(key) or "").strip() for key in ("folder", "annotations", FOLDERS)}
+    are_folders = flag(given, FOLDERS)
+    root = str(services().roots.resolve(given["folder"], "folder")) if given["folder"] or not dataset else ""
+    if sum([dataset is not None, bool(given["annotations"]), are_folders]) > 1:
+        raise BadRequest(f"Labels can begin with only one of a dataset, annotations and “{FOLDERS}”.")
+    if are_folders and form_of(kind.name).field != "label":
+        raise BadRequest("Only for image classification, folders can be the classes.")
+    labels = root if are_folders else given["annotations"]
+    if dataset is not None:
+        if dataset.data_kind.name != kind.name:
+            raise BadRequest(
+                f"“{dataset.name}” is for {dataset.data_kind.title.lower()}.",
+                f"Use the kind {dataset.data_kind.route}.",
+            )
+        recipe: dict[str, Any] = dataset.recipe.as_json()
+    elif labels:
+        recipe = _recipe_of(kind, root, labels, folder)
+    else:
+        return Start(root, classes)
+    start = import_labels(importing.Request(kind.name, recipe, str(folder), root, classes))
+    services().roots.resolve(start.root, "folder")
+    return start
+
+
+def _recipe_of(kind: Kind, root: str, labels: str, folder: Path) -> dict[str, Any]:
+    """Return the recipe of a dataset of the images below ``root`` with ``labels``, a path; raises DigitsError."""
+    beside = "" if labels == root else "y"
+    fields = {
+        **_EVERYTHING,
+        "beside": beside,
+        "dataset_name": "labels",
+        **form_of(kind.name).fields_of(root, labels),
+    }
+    roots = [*map(str, services().roots.paths)]
+    draft = scanning.check(
+        scanning.Request(kind.name, [*fields.items()], roots, new=scanning.NewJob(str(folder)))
+    )
+    faults = [*filter(None, [draft.problem]), *(text for texts in draft.errors.values() for text in texts)]
+    if faults:
+        raise BadRequest(faults[0])
+    return draft.recipe
 
 
 def described(job: LabelsJob) -> Labels:
@@ -89,7 +161,7 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
                 root=job.root,
                 classes=job.classes,
                 frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor),
-                settings={key: sent[key] for key in SETTINGS if sent.get(key) not in (None, "")},
+                settings=_settings_in(sent),
                 device="gpu" if has_gpu else "cpu",
             )
         )
@@ -99,6 +171,12 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
         services().scheduler.submit(dataset)
     in_thread(gain.note, job, gain.Made(dataset.id, time.time(), count))
     return dataset, recipe.notes
+
+
+def _settings_in(sent: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a recipe in a request; raises BadRequest."""
+    given = {key: str(sent[key]) for key in (*NUMBERS, *CHOICES) if sent.get(key) not in (None, "")}
+    return {key: whole(given, key, None) if key in NUMBERS else text for key, text in given.items()}
 
 
 def sample_above(book: LabelBook, threshold: float) -> tuple[int, list[int]]:

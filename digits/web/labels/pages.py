@@ -40,7 +40,7 @@ blueprint = Blueprint("label_pages", __name__)
 PAGE_IMAGES = 60
 STATE_TITLES = {
     "none": "Open",
-    "unlabeled": "Taken back",
+    "unlabeled": "Unfinished",
     "labeled": "Labeled",
     "reviewed": "Reviewed",
     "skipped": "Skipped",

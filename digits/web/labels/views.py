@@ -29,13 +29,20 @@ from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, form_of
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.images import ListedImage
-from digits.kinds.labeling.importing import Request, import_labels
 from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
 from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
-from digits.web.labels.actions import described, fields_of_request, find, freeze_labels, name_in
+from digits.web.labels.actions import (
+    dataset_in,
+    described,
+    fields_of_request,
+    find,
+    freeze_labels,
+    name_in,
+    start_of,
+)
 from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
 from digits.web.records.images import THUMBNAIL_SIDE
 from digits.web.resources.encoding import as_json, describe
@@ -58,7 +65,6 @@ from digits.web.services import services
 
 blueprint = Blueprint("labels", __name__)
 
-FOLDERS = "folders_are_classes"
 MOST_ROWS = 500
 MOST_ENTRIES = 100
 MOST_LEASED = 20
@@ -72,28 +78,28 @@ PICTURE_SECONDS = 300
 def create() -> Response:
     """Create a job that labels the images below ``folder`` for datasets of a ``kind``.
 
-    It may begin with labels: with ``folders_are_classes``, or the boxes of ``annotations``, a path.
+    It may begin with the labels of a ``dataset``, by its id, whose kind and folder are the default ones, of
+    ``annotations``, the path of a table, a file or a folder, or with ``folders_are_classes``.
     """
     sent = fields_of_request()
     name = name_in(sent)
-    kind = _kind_named(str(sent.get("kind", "")))
+    dataset = dataset_in(sent)
+    kind = _kind_named(str(sent.get("kind") or (dataset.data_kind.name if dataset else "")))
+    form_of(kind.name)
     given = sent.get("classes") or []
     classes = given.splitlines() if isinstance(given, str) else [*map(str, given)]
-    wanted = _to_import(sent, form_of(kind.name).field)
     with services().store.creation() as new_folder:
-        root = services().roots.resolve(str(sent.get("folder", "")), "folder")
+        folder = new_folder()
+        start = start_of(kind, sent, dataset, classes, folder)
         job = LabelsJob.create(
-            new_folder(),
+            folder,
             name=name,
             owner=current_username(request),
             group=str(sent.get("group_name", "")).strip()[:NAME_LENGTH],
             kind=kind.name,
-            root=str(root),
+            root=start.root,
         )
-        if wanted:
-            annotations = "" if wanted == FOLDERS else str(services().roots.resolve(wanted, "any"))
-            classes = import_labels(Request(str(root), str(job.folder), classes, annotations))
-        add_classes(job, classes)
+        add_classes(job, start.classes)
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))
 
@@ -299,17 +305,6 @@ def export(job_id: str) -> Response:
 
 def _pieces(archive: LabelExport) -> Iterator[bytes]:
     yield from stream("zip", archive.entries())
-
-
-def _to_import(sent: dict[str, Any], field: str) -> str:
-    """Return the path of the annotations in a request, `FOLDERS`, or nothing; raises BadRequest."""
-    annotations = str(sent.get("annotations") or "").strip()
-    folders = FOLDERS if sent.get(FOLDERS) not in (None, "", False, "0", "false", "n") else ""
-    if folders and field != "label":
-        raise BadRequest("Only for image classification, folders can be the classes.")
-    if annotations and field != "objects":
-        raise BadRequest("Only for object detection, labels can begin with annotations.")
-    return annotations or folders
 
 
 def _kind_named(text: str) -> Kind:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -102,8 +103,10 @@ def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
         imported = importing.load(folder)
     except UnreadableFile as error:
         raise UserFault(f"The imported labels cannot be read: {error}.", "Start the labels again.") from error
+    if imported is None:
+        return False
     entries, unfit = [], []
-    form = form_of("image-object-detection")
+    form = form_of(imported.kind)
     for number, image in enumerate(images):
         answer = None if image.reason else imported.answers.pop(image.path, None)
         if answer is None:
@@ -121,8 +124,7 @@ def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
                 at=time.time(),
                 by=importing.AUTHOR,
                 batch=importing.AUTHOR,
-                label=answer.label,
-                objects=answer.objects,
+                **structs.asdict(answer),
             )
         )
     if unfit:

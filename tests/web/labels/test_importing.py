@@ -1,13 +1,16 @@
-"""Labels that begin with the folders of classes or with annotations."""
+"""Labels that begin with what exists: folders of classes, annotations, masks, tables, and datasets."""
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from tests.labels import create, image, photo
 from tests.site import Site, bars
@@ -40,7 +43,7 @@ def test_images_begin_with_the_names_of_their_folders(site: Site) -> None:
     assert [item["name"] for item in labels["classes"]] == ["other", "Right", "left", "middle"]
     assert (labels["states"]["labeled"], labels["states"]["none"]) == (24, 1)
     assert labels["images_of_classes"] == {"0": 0, "1": 8, "2": 8, "3": 8}
-    assert any("1 image outside of the folders" in text for text in labels["warnings"])
+    assert any("1 image ignored directly in" in text for text in labels["warnings"])
     assert any("left/99.png" in text and "not imported" in text for text in labels["warnings"])
     for path, row in rows_of(site, job).items():
         if row["state"] == "labeled":
@@ -109,14 +112,130 @@ def test_boxes_beside_the_images_are_in_pixels_of_the_upright_image(site: Site) 
     assert image(site, job, 0)["objects"] == [{"class": 1, "box": [15.0, 10.0, 45.0, 30.0]}]
 
 
+def test_folders_of_splits_contain_the_classes(site: Site) -> None:
+    splits = site.data / "splits"
+    for name in ("train", "val"):
+        bars(splits / name)
+    job = create(site, "classification", folder=str(splits), classes=[], folders_are_classes=True)
+    labels = site.json(f"/labels/{job}.json")
+    assert [item["name"] for item in labels["classes"]] == ["left", "middle", "right"]
+    assert labels["states"]["labeled"] == 48
+
+
+def test_images_with_crowds_stay_open(site: Site) -> None:
+    folder = site.data / "crowds"
+    file = annotated(folder)
+    body = json.loads(file.read_text())
+    body["annotations"][1]["iscrowd"] = 1
+    file.write_text(json.dumps(body))
+    job = create(site, folder=str(folder), annotations=str(file))
+    rows = rows_of(site, job)
+    assert [rows[f"{n}.png"]["state"] for n in range(3)] == ["unlabeled", "labeled", "none"]
+    assert image(site, job, rows["0.png"]["n"])["objects"] == [{"class": 1, "box": [1.25, 2.0, 11.25, 22.5]}]
+    warnings = "\n".join(site.json(f"/labels/{job}.json")["warnings"])
+    assert "1 of the images or labels have regions to ignore" in warnings and "0.png" in warnings
+    opened = site.json(f"/labels/{job}/next.json?count=20")["images"]
+    assert rows["0.png"]["n"] in [each["n"] for each in opened]
+
+
+def masks(folder: Path) -> Path:
+    """Write three images, one of them turned, and their masks of colors, one of which has another size."""
+    (folder / "images").mkdir(parents=True)
+    (folder / "masks").mkdir()
+    turned = Image.Exif()
+    turned[0x112] = 6
+    for number in range(3):
+        photo(number).save(folder / "images" / f"{number}.jpg", exif=turned if number == 1 else b"")
+        pixels = np.zeros((40, 60), np.uint8)
+        pixels[:20, :30], pixels[30:, 50:] = 1, 2
+        pixels[0, 0] = 255
+        Image.fromarray(pixels if number < 2 else pixels[:30]).save(folder / "masks" / f"{number}.png")
+    (folder / "classes.txt").write_text("background\nroad\nsky\n")
+    return folder
+
+
+def test_images_begin_with_masks(site: Site) -> None:
+    folder = masks(site.data / "segments")
+    job = create(
+        site,
+        "segmentation",
+        folder=str(folder / "images"),
+        annotations=str(folder / "masks"),
+        classes=["sky"],
+    )
+    labels = site.json(f"/labels/{job}.json")
+    assert [item["name"] for item in labels["classes"]] == ["background", "sky", "class 1", "class 2"]
+    rows = rows_of(site, job)
+    assert [rows[f"{n}.jpg"]["state"] for n in range(3)] == ["labeled", "labeled", "none"]
+    expected = np.zeros((40, 60), np.uint8)
+    expected[:20, :30], expected[30:, 50:] = 2, 3
+    expected[0, 0] = 255
+    for number in range(2):
+        body = site.client.get(f"/labels/{job}/images/{rows[f'{number}.jpg']['n']}/mask").data
+        drawn = np.asarray(Image.open(io.BytesIO(body)))
+        assert np.array_equal(drawn, np.rot90(expected, -1) if number == 1 else expected)
+    assert "2.png" in "\n".join(labels["warnings"])
+    assert labels["images_of_classes"] == {"0": 2, "1": 0, "2": 2, "3": 2}
+
+
+def table(folder: Path, head: str, *rows: str) -> str:
+    """Write a table of photos, and return its path."""
+    folder.mkdir()
+    for number in range(len(rows)):
+        photo(number).save(folder / f"{number}.png")
+    lines = [head, *(f"{number}.png,{row}" for number, row in enumerate(rows))]
+    (folder / "table.csv").write_text("\n".join(lines))
+    return str(folder / "table.csv")
+
+
+@pytest.mark.parametrize(
+    ("kind", "head", "rows", "classes", "expected"),
+    [
+        ("classification", "image,label", ("dog", "Cat", "dog"), ["cat", "dog"], {"label": [1, 0, 1]}),
+        (
+            "multilabel",
+            "image,red,round",
+            ("1,0", "1,1", "0,0"),
+            ["round", "red"],
+            {"labels": [[1], [0, 1], []]},
+        ),
+        (
+            "regression",
+            "image,age,price",
+            ("3,0.1", "-4.5,1e6", "5,7"),
+            ["age", "price"],
+            {"numbers": [{"0": 3, "1": 0.1}, {"0": -4.5, "1": 1e6}, {"0": 5, "1": 7}]},
+        ),
+    ],
+)
+def test_images_begin_with_tables(
+    site: Site, kind: str, head: str, rows: tuple[str, ...], classes: list[str], expected: dict[str, Any]
+) -> None:
+    file = table(site.data / f"table-{kind}", head, *rows)
+    given = classes[:1]
+    job = create(site, kind, folder=str(Path(file).parent), annotations=file, classes=given)
+    assert [item["name"] for item in site.json(f"/labels/{job}.json")["classes"]] == classes
+    found = rows_of(site, job)
+    ((name, values),) = expected.items()
+    assert [image(site, job, found[f"{n}.png"]["n"])[name] for n in range(3)] == values
+
+
+def test_labels_begin_with_a_dataset(site: Site) -> None:
+    folder = bars(site.data / "bars of a dataset")
+    dataset = site.dataset(dataset_name="bars", folder_train=str(folder), folder_pct_val=25)
+    job = create(site, "classification", folder="", classes=[], dataset=dataset)
+    labels = site.json(f"/labels/{job}.json")
+    assert (labels["kind"], labels["folder"]) == ("images/classification", str(folder))
+    assert [item["name"] for item in labels["classes"]] == ["left", "middle", "right"]
+    assert labels["states"]["labeled"] == 24
+    assert "“bars” is for image classification" in refused(site, kind="images/detection", dataset=dataset)
+
+
 def test_sources_that_are_not_clear_are_refused(site: Site) -> None:
     bars(site.data / "bars")
     assert "Only for image classification" in refused(site, kind="images/detection", folders_are_classes=1)
-    assert "Only for object detection" in refused(site, annotations=str(site.data / "bars"))
-    splits = site.data / "splits"
-    for name in ("train", "val"):
-        shutil.copytree(site.data / "bars", splits / name)
-    assert "not classes but splits" in refused(site, folder=str(splits), folders_are_classes=True)
+    both = {"annotations": str(site.data / "bars"), "folders_are_classes": True}
+    assert "only one of" in refused(site, **both)
     cases = site.data / "cases"
     for name in ("Cat", "cat"):
         shutil.copytree(site.data / "bars" / "left", cases / name)

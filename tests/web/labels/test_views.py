@@ -299,8 +299,11 @@ def test_a_dataset_remains_when_its_labels_are_deleted(site: Site) -> None:
         assert save(site, job, number, 0, "a", objects=[BOX]).status_code == 200
     cursor = site.json(f"/labels/{job}.json")["cursor"]
     wrong = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "width": "wide"})
+    assert wrong.status_code == 400 and "“width”" in wrong.get_json()["error"]["message"]
+    wrong = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "encoding": "bmp"})
     assert wrong.status_code == 400 and "settings" in wrong.get_json()["error"]["message"]
-    made = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "width": 32, "height": 32})
+    # The fields of a form are texts.
+    made = site.post(f"/labels/{job}/datasets.json", name="d", width="32", height="32")
     assert made.status_code == 200, made.get_json()
     answer = site.get(f"/labels/{job}/export?format=coco")
     assert {*zipfile.ZipFile(io.BytesIO(answer.data)).namelist()} >= {"annotations/instances_train.json"}
