@@ -194,7 +194,8 @@ class Client:
             if ended is Status.DONE:
                 return status
             if ended is not None:
-                raise JobFailed(f"“{status.name}” ended with the status {status.status}.", status.error or "")
+                why = f": {status.error}" if status.error else "."
+                raise JobFailed(f"“{status.name}” ended with the status {status.status}{why}")
         raise AssertionError
 
     def output(self, job_id: str, after: int = 0) -> JobOutput:
@@ -410,7 +411,7 @@ class Client:
                 on_progress(sent)
         for upload in self._polled(lambda: self._get(path, UploadState), timeout):
             if upload.state == "failed":
-                raise JobFailed(f"The upload of {source.name} failed.", upload.error or "")
+                raise JobFailed(f"The upload of {source.name} failed: {upload.error}")
             if upload.state == "ready":
                 return upload
         raise AssertionError

@@ -281,8 +281,8 @@ def read_tables(
     Raises UnusableSource.
     """
     splits: dict[str, SplitPlan] = {}
-    known: set[str] | None = None
-    names: list[str] = []
+    names = settings.classes if isinstance(settings, Tables) else []
+    known = set(names) or None
     for name, table in tables.items():
         progress.reading(f"Reading {show(table.name)}")
         opened = open_labels(table, settings, progress.max_bytes, declares_splits=len(tables) == 1)

@@ -57,7 +57,8 @@ class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
     """CSV files with a column of images and one of labels, by name; see `digits.data.tables.tables`.
 
     An empty name is that of the first column, or, for the label, of the first other column. An empty
-    delimiter is detected.
+    delimiter is detected. ``classes`` are all names of classes in their order; by default, the labels of the training
+    rows, sorted.
     """
 
     train: ListedSplit
@@ -65,6 +66,7 @@ class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
     test: ListedSplit | None = None
     image_column: str = ""
     label_column: str = ""
+    classes: list[str] = field(default_factory=list)
 
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):

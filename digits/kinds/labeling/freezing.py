@@ -158,16 +158,20 @@ class _Freezing:
             }
         if self.form.field == "label":
             splits = {split: {"file": file, "folder": root} for split, file in tables.items()}
-            return {"files": {"type": "csv", **style, "label_column": columns[1], **splits}}
+            # The first validation images may show a class that no training image shows yet.
+            names = [*self.collection.names.values()]
+            return {"files": {"type": "csv", **style, "label_column": columns[1], "classes": names, **splits}}
         if self.form.field == "labels":
             return {**of_table, "label_columns": columns[1:], "layout": "columns"}
         if self.form.field == "numbers":
             return {**of_table, "target_columns": columns[1:]}
-        names = self.folder / "classes.txt"
-        names.write_text("".join(f"{name}\n" for name in self.collection.names.values()), encoding="utf-8")
+        list_of_names = self.folder / "classes.txt"
+        list_of_names.write_text(
+            "".join(f"{name}\n" for name in self.collection.names.values()), encoding="utf-8"
+        )
         folders = {"images": root, "targets": str(self.folder / MASKS_FOLDER)}
         pairs: dict[str, Any] = {split: {**folders, "pairs": file} for split, file in tables.items()}
-        return {**pairs, "class_labels_file": str(names), "are_indexes": True}
+        return {**pairs, "class_labels_file": str(list_of_names), "are_indexes": True}
 
     def _recommended(self) -> dict[str, Any]:
         """Return the recommended settings of images."""

@@ -263,6 +263,16 @@ def test_classes_of_images(tmp_path: Path, names: tuple[str, str, str]) -> None:
     assert "1 image of a deleted class left out." in recipe.notes
 
 
+def test_images_of_the_first_labels_may_show_classes_that_no_training_image_shows(tmp_path: Path) -> None:
+    labels = Labels(tmp_path, "image-classification", "zebra", "-gone", "cat", "dog", "emu")
+    for image, label in enumerate((0, 2, 3, 2)):
+        labels.save(image, label=label)
+    found = plan(labels.freeze())
+    assert found.target.names == ["zebra", "cat", "dog", "emu"]  # also one without any image, in this order
+    assert targets(found) == {"train/0.jpg": 0, "train/1.jpg": 1, "val/2.jpg": 2, "test/3.jpg": 1}
+    assert "Classes without train images: dog, emu." in found.warnings
+
+
 @pytest.mark.parametrize("names", [("cat", "-x", "dog"), ("image", "-x", "image_"), ("1", "-x", "split")])
 def test_labels_of_images(tmp_path: Path, names: tuple[str, str, str]) -> None:
     labels = Labels(tmp_path, "image-multilabel", *names)
