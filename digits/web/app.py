@@ -40,6 +40,7 @@ from digits.web.jobs import views as job_views
 from digits.web.jobs.activities import Activity, add_activities
 from digits.web.jobs.row_cache import RowCache
 from digits.web.kind_routes import add_kinds
+from digits.web.labels import corrections
 from digits.web.labels import pages as label_pages
 from digits.web.labels import views as label_views
 from digits.web.labels.proposals import proposals
@@ -163,6 +164,7 @@ def create_app(
         batches,
         uploads,
         label_views,
+        corrections,
         label_pages,
     ):
         app.register_blueprint(views.blueprint)

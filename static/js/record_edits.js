@@ -66,8 +66,12 @@ export class RecordEdits {
     try {
       await postForm(this.url, { changes: JSON.stringify(changes) });
     } catch (error) {
-      for (const record of sent) this.#unsaved.add(record);
+      // The labels of these images have changed since the dataset was made from them: the server saved nothing.
+      const outdated = error.body?.records ?? [];
+      for (const record of outdated) delete this.changes[record];
+      for (const record of sent) if (!outdated.includes(record)) this.#unsaved.add(record);
       this.failed(error);
+      if (outdated.length) await this.#save();
     }
   }
 }

@@ -156,6 +156,18 @@ def join_names(names: Iterable[bytes]) -> bytes:
     return b"".join(name.replace(b"\0", b"") + b"\0" for name in names)
 
 
+def read_names(job_folder: Path, split: SplitRecords) -> list[bytes]:
+    """Return the names of the records of ``split``; raises UnreadableFile if a file is missing or damaged."""
+    names: list[bytes] = []
+    for shard in split.shards:
+        names += read_bytes(names_path(job_folder / shard), MAX_NAMES_BYTES, below=job_folder).split(b"\0")[
+            :-1
+        ]
+    if len(names) != split.count:
+        raise UnreadableFile(f"the shards have {len(names)} names, but the manifest {split.count} records")
+    return names
+
+
 def find_names(job_folder: Path, split: SplitRecords, text: str) -> NDArray[np.int64]:
     """Return the numbers of the records of ``split`` whose names contain ``text``, in ascending order.
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import UNSET, Struct, UnsetType
@@ -37,6 +37,21 @@ class Conflict(Exception):
     def __init__(self, entry: Entry | None) -> None:
         super().__init__("the image was changed in the meantime")
         self.entry = entry
+
+
+class Conflicts(Exception):
+    """Images were changed since the labels that are corrected: ``entries`` are their latest ones."""
+
+    def __init__(self, entries: Mapping[int, Entry]) -> None:
+        super().__init__("images were changed in the meantime")
+        self.entries = entries
+
+
+class Correction(NamedTuple):
+    """An entry, and the answer that replaces it."""
+
+    base: Entry
+    answer: Answer
 
 
 class _Class(Struct, rename={"class_": "class"}, gc=False):
@@ -134,8 +149,11 @@ class LabelLog:
         """Return the latest entry of an image; raises UnreadableFile."""
         return next(self.history(image), None)
 
-    def history(self, image: int, before: int | None = None) -> Iterator[Entry]:
-        """Yield the entries of an image, the latest first, or those ``before`` one; raises UnreadableFile."""
+    def history(self, image: int, before: int | None = None, until: int = MAX_INTEGER) -> Iterator[Entry]:
+        """Yield the entries of an image, the latest first; raises UnreadableFile.
+
+        Only those ``before`` an entry, or those before the place ``until`` in the log.
+        """
         place = self._places[image] if image < len(self._places) else -1
         while place >= 0:
             entry, _ = next(append_log.read(self._path, Entry, place, below=self._folder))
@@ -143,9 +161,9 @@ class LabelLog:
                 raise UnreadableFile(
                     f"the line at byte {place:,} of {self._path.name} is not of image {image}"
                 )
-            place = entry.prev
-            if before is None or entry.rev < before:
+            if place < until and (before is None or entry.rev < before):
                 yield entry
+            place = entry.prev
 
     def save(
         self, image: int, sent: Sent, by: str, mask: bytes | None = None, present: Sequence[int] = ()
@@ -202,6 +220,29 @@ class LabelLog:
                 make_folder(self._folder / MASKS_FOLDER)
                 write_bytes(self._folder / MASKS_FOLDER / entry.mask, (masks / proposal.mask).read_bytes())
             entries.append(entry)
+        append_log.append(self._path, entries)
+        self.update()
+        return len(entries)
+
+    def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
+        """Save corrections of images, all or none; return how many change an image.
+
+        An image must have the entry that was corrected, or another correction of it: their ``edit`` has the same
+        beginning. Raises Conflicts, UnreadableFile and OSError, and then saves nothing.
+        """
+        entries, others = [], {}
+        for image, (base, answer) in corrections.items():
+            latest = self.latest(image)
+            assert latest is not None
+            if latest.rev != base.rev and not latest.edit.startswith(edit):
+                others[image] = latest
+            elif any(getattr(latest, name) != getattr(answer, name) for name in ("state", *FIELDS)):
+                content = {name: getattr(answer, name) for name in ("state", *FIELDS)}
+                new = self._next(image, by, **content)
+                new.edit = f"{edit}{new.rev}"
+                entries.append(new)
+        if others:
+            raise Conflicts(others)
         append_log.append(self._path, entries)
         self.update()
         return len(entries)

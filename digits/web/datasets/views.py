@@ -234,6 +234,11 @@ def _clone_into(form: ImageDatasetForm[Any], kind: Kind, job_id: str | None) -> 
         raise BadRequest(
             f"“{job.name}” is not a dataset for {kind.title.lower()}.", "Clone it from its own page."
         )
+    if frozen := job.recipe.frozen:
+        raise BadRequest(
+            f"“{job.name}” cannot be cloned, because it was made from the labels “{frozen.name}”.",
+            "Create a new dataset from these labels, or a version of this one.",
+        )
     form.fill(job)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,7 @@ from digits.core.splits import SPLITS
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
-from digits.kinds.labeling.log import LabelLog
+from digits.kinds.labeling.log import Correction, LabelLog
 from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals, differs
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
@@ -128,6 +128,11 @@ class LabelBook:
     def _accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
         found = filter(None, map(self.proposals.find, numbers))
         return self.log.accept(found, by, batch, self.proposals.folder / MASKS_FOLDER)
+
+    def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
+        """Save corrections, and return how many change an image; see `LabelLog.correct`."""
+        with self._turn:
+            return in_thread(self.log.correct, corrections, edit, by)
 
     def take_back(self, batch: str, by: str) -> int:
         """Take back the labels of a ``batch``; see `LabelLog.take_back`."""

@@ -61,6 +61,7 @@ def show(job_id: str) -> str:
         views=views_of(job.data_kind),
         manifest=manifest,
         version_of=dataset_serializers.version_of(job),
+        labels_of=dataset_serializers.labels_of(job),
         notes=job.recipe.notes,
         resize_titles=RESIZE_TITLES,
         samples=samples,

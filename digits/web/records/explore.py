@@ -96,6 +96,7 @@ def show(kind: Kind) -> str:
     totals = {name: content.count for name, content in manifest.splits.items()}
     frozen = job.recipe.frozen
     labels = services().store.find(frozen.id) if frozen else None
+    edits_view = "corrections.update" if labels else "pending_edits.update"
     return render_in_turns(
         "explore.html",
         job=serializers.row(job),
@@ -142,6 +143,7 @@ def show(kind: Kind) -> str:
         dataset_size=shown_size(job, manifest),
         frozen=frozen,
         labels_url=serializers.job_url(labels) if labels else None,
+        edits_url=url_for(edits_view, job_id=job.id),
         edits=in_thread(_escaped, pending(job)),
         edited_target={"names": manifest.target.names, "form": _edited_form(manifest.target)},
     )

@@ -54,6 +54,14 @@ class GenericDbTask(Struct):
     label_db_path: None = None
 
 
+class FrozenLabels(Struct):
+    """The labels that a dataset was made from, and their page; None if they were deleted."""
+
+    id: str
+    name: str
+    url: str | None
+
+
 class Dataset(BriefJob):
     """A dataset. Only finished ones have the keys after the tasks, and further keys of their kind.
 
