@@ -6,6 +6,7 @@ linked by ``prev``.
 
 from __future__ import annotations
 
+import functools
 import time
 from array import array
 from collections import Counter
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from digits.core import append_log
 from digits.core.errors import BadRequest
-from digits.core.files import UnreadableFile, make_folder, write_bytes
+from digits.core.files import UnreadableFile, make_folder, sync_folder, write_bytes
 from digits.core.schema import MAX_INTEGER, Whole
 from digits.kinds.labeling.answers import FIELDS, FINISHED, STATES, Answer, Entry, Sent, State
 from digits.kinds.labeling.proposals import Proposal
@@ -192,8 +193,7 @@ class LabelLog:
         )
         if mask is not None:
             new.mask, new.labels = f"{image}-{new.rev}.png", [*present]
-            make_folder(self._folder / MASKS_FOLDER)
-            write_bytes(self._folder / MASKS_FOLDER / new.mask, mask)
+            write_bytes(self._masks / new.mask, mask)
         elif new.mask is not UNSET:
             drawn = next((entry for entry in self.history(image) if entry.mask == new.mask), None)
             if drawn is None:
@@ -217,12 +217,19 @@ class LabelLog:
             entry = self._next(proposal.image, by, batch, **answer)
             if masks is not None and proposal.mask is not UNSET:
                 entry.mask = f"{proposal.image}-{entry.rev}.png"
-                make_folder(self._folder / MASKS_FOLDER)
-                write_bytes(self._folder / MASKS_FOLDER / entry.mask, (masks / proposal.mask).read_bytes())
+                write_bytes(self._masks / entry.mask, (masks / proposal.mask).read_bytes())
             entries.append(entry)
         append_log.append(self._path, entries)
         self.update()
         return len(entries)
+
+    @functools.cached_property
+    def _masks(self) -> Path:
+        """The folder of the masks, which is durable before an entry names one of them."""
+        folder = self._folder / MASKS_FOLDER
+        make_folder(folder)
+        sync_folder(self._folder)
+        return folder
 
     def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
         """Save corrections of images, all or none; return how many change an image.

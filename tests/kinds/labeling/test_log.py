@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import errno
+import os
+import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import UNSET
 
+from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
-from digits.kinds.labeling.answers import STATES, Object, Sent
+from digits.kinds.labeling.answers import STATES, Entry, Object, Sent
 from digits.kinds.labeling.log import LABELS_FILE, Conflict, LabelLog
+from digits.kinds.labeling.proposals import Proposal
 from tests.failing_disk import failing_disk
+from tests.power_loss import Recording, write
+
+# Random states of each moment of a power loss.
+POWER_LOSSES = int(os.environ.get("DIGITS_POWER_LOSSES", "2"))
 
 
 def sent(rev: int, edit: str, **fields: Any) -> Sent:
@@ -157,3 +167,52 @@ def test_a_part_of_the_log_is_a_state_before(tmp_path: Path) -> None:
     before = LabelLog(tmp_path)
     before.update(place)
     assert contents(before) == [[(1, "a")]]
+
+
+def logged(folder: Path) -> list[tuple[int, int]]:
+    """Return the image and the number of each entry in the order of the log; each mask must be complete."""
+    found = []
+    for entry, _ in append_log.read(folder / LABELS_FILE, Entry, below=folder):
+        if entry.mask is not UNSET:
+            assert (folder / "masks" / entry.mask).read_bytes() == b"drawn" * 999
+        found.append((entry.image, entry.rev))
+    return found
+
+
+def test_saved_labels_survive_a_power_loss_at_any_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, mask = tmp_path / "job", b"drawn" * 999
+    (folder / "run").mkdir(parents=True)
+    (folder / "run" / "proposed.png").write_bytes(mask)
+    log, proposals = open_log(folder), [Proposal(image=number, mask="proposed.png") for number in (3, 4, 5)]
+    recording = Recording(folder, tmp_path / "recording")
+    recording.start(monkeypatch)
+    changes: list[Callable[[], object]] = [
+        lambda: log.save(0, Sent(rev=0, edit="a", state="skipped"), "ada"),
+        lambda: log.save(1, Sent(rev=0, edit="b", mask="data"), "ada", mask, [1]),
+        lambda: log.save(1, Sent(rev=1, edit="c", mask="data"), "grace", mask, [1]),
+        lambda: log.accept(proposals, "ada", "batch", folder / "run"),
+        lambda: log.take_back("batch", "ada"),
+        lambda: log.save(0, Sent(rev=1, edit="d", mask="data"), "ada", mask, [0]),
+    ]
+    confirmed, ends = [0], []
+    for number, change in enumerate(changes):
+        change()
+        confirmed.append(len(logged(folder)))
+        write(recording.surviving(), tmp_path / f"after-{number}")
+        assert logged(tmp_path / f"after-{number}") == logged(folder)
+        ends.append(sum(1 for _ in recording.moments()))
+    monkeypatch.undo()
+    every, chance = logged(folder), random.Random(0)
+    for place, moment in enumerate(recording.moments()):
+        least = confirmed[sum(end <= place for end in ends)]
+        for number, state in enumerate(recording.states(moment, chance, POWER_LOSSES)):
+            write(state, left := tmp_path / f"{place}-{number}")
+            found = logged(left)
+            assert found == every[: len(found)] and len(found) >= least
+            # The next entry replaces the rest of a line.
+            again = open_log(left)
+            again.save(9, sent(0, "new"), "ada")
+            assert logged(left) == [*found, (9, 1)]
+            shutil.rmtree(left)
