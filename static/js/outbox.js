@@ -47,7 +47,10 @@ export class Outbox {
 
   /** Keeps a change of an image, based on the revision `rev`. An earlier one that was not sent is replaced. */
   put(n, rev, change) {
-    this.#keep({ ...change, job: this.job, n, rev: this.find(n)?.rev ?? rev, edit: uniqueName() });
+    const before = this.find(n);
+    // The server may have saved those whose response was lost.
+    const earlier = before ? [...(before.earlier ?? []), before.edit].slice(-1000) : [];
+    this.#keep({ ...change, job: this.job, n, rev: before?.rev ?? rev, edit: uniqueName(), earlier });
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.flush(), SEND_MILLISECONDS);
   }

@@ -90,11 +90,13 @@ class Answer(Struct, omit_defaults=True, kw_only=True, gc=False):
 class Sent(Answer, kw_only=True, forbid_unknown_fields=True):
     """An answer in a request, which changes the entry ``rev``. ``edit`` identifies it when it is sent again.
 
+    ``earlier`` are edits that it replaces and to which the client has received no response: they may have been saved.
     ``mask`` is a PNG file in Base64, or the name of the present mask.
     """
 
     rev: Whole
     edit: Edit
+    earlier: Annotated[list[Edit], Meta(max_length=1000)] = []
 
 
 class Entry(Answer, kw_only=True):

@@ -175,13 +175,15 @@ class LabelLog:
         OSError, and then saves nothing.
         """
         rev, known = self.rev(image), None
+        is_outdated = sent.rev > rev
         for number, entry in enumerate(self.history(image)):
             known = known or entry
             if entry.edit == sent.edit:
                 return entry.rev
+            is_outdated |= entry.rev > sent.rev and entry.edit not in sent.earlier
             if number >= _SEARCHED and entry.rev <= sent.rev:
                 break
-        if sent.rev != rev:
+        if is_outdated:
             raise Conflict(known)
         new = Entry(
             image=image,

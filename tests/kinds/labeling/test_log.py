@@ -86,6 +86,20 @@ def test_an_edit_of_an_older_entry_is_a_conflict_with_the_latest(tmp_path: Path)
     assert contents(log) == [[(1, "a")]]
 
 
+def test_an_edit_that_replaces_those_without_a_response_is_no_conflict(tmp_path: Path) -> None:
+    log = open_log(tmp_path)
+    log.save(0, sent(0, "a"), "ada")
+    log.save(0, sent(1, "b"), "ada")
+    assert log.save(0, sent(0, "c", earlier=["x", "a", "b"]), "ada") == 3
+    log.save(0, sent(3, "d"), "grace")
+    for earlier in ([], ["c"], ["a", "b"]):
+        with pytest.raises(Conflict):
+            log.save(0, sent(0, "e", earlier=earlier), "ada")
+    with pytest.raises(Conflict):
+        log.save(0, sent(5, "e", earlier=["d"]), "ada")
+    assert contents(open_log(tmp_path)) == [[(1, "a"), (2, "b"), (3, "c"), (4, "d")]]
+
+
 def test_masks_are_files_of_their_own_that_entries_can_keep(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     log.save(3, Sent(rev=0, edit="a", mask="data"), "ada", b"first", [0, 2])
