@@ -19,7 +19,7 @@ apt-get install --yes --no-install-recommends ca-certificates python3 python3-ve
 rm -rf /var/lib/apt/lists/*
 
 prepare_venv
-export PIP_NO_CACHE_DIR=1
+export PIP_NO_CACHE_DIR=1 UV_NO_CACHE=1
 install_packages serve
 rm -rf "$ROOT/node_modules" "$ROOT/build"
 ln -sf "$VENV/bin/digits" /usr/local/bin/digits

@@ -27,6 +27,7 @@ case "$*" in
         [ -z "$STAND_IN_OFFLINE" ] || { echo "ERROR: no connection"; exit 1; }
         folder="$(dirname "$0")"
         printf '#!/bin/sh\\necho "started $*"\\n' >"$folder/digits" && chmod +x "$folder/digits"
+        [ -n "$STAND_IN_NO_UV" ] || cp "$0" "$folder/uv"
         mkdir -p "$folder/../../static/vendor" && : >"$folder/../../static/vendor/.stamp"
         ;;
 esac
@@ -73,7 +74,7 @@ class Checkout:
     @property
     def installed(self) -> set[str]:
         """Return the purposes for which packages were installed."""
-        return set(re.findall(r"/requirements/(\w+)\.txt", "\n".join(self.asked)))
+        return set(re.findall(r"/requirements/(\w+)\.txt", "\n".join(self.asked))) - {"uv"}
 
 
 @pytest.fixture
@@ -90,10 +91,34 @@ def test_the_first_start_installs_packages_and_serves(checkout):
 
 def test_packages_are_verified_by_hash(checkout):
     checkout.start()
-    packages, itself = (line for line in checkout.asked if "pip install" in line)
-    assert "--require-hashes" in packages and "--only-binary :all:" in packages
+    uv, packages, itself = (line for line in checkout.asked if "pip install" in line)
+    for line in (uv, packages):
+        assert "--require-hashes" in line and "--only-binary :all:" in line
+    assert uv.endswith("/requirements/uv.txt") and packages.startswith("pip install --system-certs")
     assert "--no-deps" in itself and "--no-build-isolation" in itself
     assert checkout.installed == {"docs", "serve"}
+
+
+def test_pip_installs_the_same_packages_where_uv_does_not_run(checkout):
+    checkout.start(STAND_IN_NO_UV="1")
+    _, packages, itself = (line for line in checkout.asked if "pip install" in line)
+    assert packages.startswith("-m pip install") and "--require-hashes --only-binary :all:" in packages
+    assert "--no-deps" in itself
+    assert checkout.installed == {"docs", "serve"}
+
+
+def test_uv_uses_the_package_index_of_pip(checkout):
+    stand_in = STAND_IN.replace(
+        "#!/bin/sh\n", '#!/bin/sh\necho "index $UV_DEFAULT_INDEX" >>"$STAND_IN_NOTES"\n'
+    )
+    checkout.python.write_text(stand_in)
+    checkout.start(PIP_INDEX_URL="https://packages.example/simple")
+    assert "index https://packages.example/simple" in checkout.asked
+    checkout.folder.joinpath("setup.py").write_text("changed")
+    checkout.start(
+        UV_DEFAULT_INDEX="https://other.example/simple", PIP_INDEX_URL="https://packages.example/simple"
+    )
+    assert "index https://packages.example/simple" not in checkout.asked
 
 
 def test_a_missing_node_is_installed_as_a_package(checkout, bare_system):

@@ -102,16 +102,32 @@ install_packages() {
     fi
     [ "$1" = test ] && locks+=(--requirement "$ROOT/requirements/test.txt")
     has_node || locks+=(--requirement "$ROOT/requirements/node.txt")
-    say "Installing packages; the output of pip is in $INSTALL_LOG."
+    say "Installing packages; the output of uv and pip is in $INSTALL_LOG."
     : >"$INSTALL_LOG"
     # Build nothing from source: build dependencies would be installed without hashes.
-    pip_install --require-hashes --only-binary :all: "${locks[@]}"
-    pip_install --no-deps --no-build-isolation "${@:2}" "$ROOT"
+    local verified=(--require-hashes --only-binary :all:)
+    # uv takes a sixth of pip's CPU time. pip remains for platforms without uv, and indexes that only pip can use.
+    { pip "${verified[@]}" --requirement "$ROOT/requirements/uv.txt" && uv "${verified[@]}" "${locks[@]}"; } ||
+        pip_or_fail "${verified[@]}" "${locks[@]}"
+    pip_or_fail --no-deps --no-build-isolation "${@:2}" "$ROOT"
 }
 
-pip_install() {
-    "$PYTHON" -m pip install --disable-pip-version-check "$@" 2>&1 | tee -a "$INSTALL_LOG" | show_downloads
-    if [ "${PIPESTATUS[0]}" -ne 0 ]; then
+pip() { logged "$PYTHON" -m pip install --disable-pip-version-check "$@"; }
+
+# uv does not read the configuration of pip.
+uv() {
+    local index=${PIP_INDEX_URL:-$("$PYTHON" -m pip config get global.index-url 2>/dev/null)}
+    [ -z "$index" ] || export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$index}"
+    logged "$VENV/bin/uv" pip install --system-certs --python "$PYTHON" "$@"
+}
+
+logged() {
+    "$@" 2>&1 | tee -a "$INSTALL_LOG" | show_downloads
+    return "${PIPESTATUS[0]}"
+}
+
+pip_or_fail() {
+    if ! pip "$@"; then
         grep -v '^WARNING' "$INSTALL_LOG" | tail -n 25 >&2
         fail "Installing the packages failed; the end of $INSTALL_LOG is above." \
             "For connection errors, check the network or the proxy (HTTPS_PROXY) and run this again; downloaded" \
@@ -130,7 +146,7 @@ show_downloads() {
     local line
     while IFS= read -r line; do
         case $line in
-            *Downloading*' MB)'*) say "  ${line#"${line%%[! ]*}"}" ;;
+            *Downloading*' MB)'* | *Downloading*iB')'*) say "  ${line#"${line%%[! ]*}"}" ;;
             'Installing collected packages'*) say "  Unpacking." ;;
         esac
     done
