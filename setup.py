@@ -129,7 +129,6 @@ class sdist_all(sdist):  # noqa: N801
 class develop_all(develop):  # noqa: N801
     def run(self) -> None:
         self.run_command("build_frontend")
-        self.run_command("build_docs")
         super().run()
 
 

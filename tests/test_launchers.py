@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,16 @@ class Checkout:
         shutil.copytree(ROOT / "static" / "src", folder / "static" / "src")
 
     def start(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        return self.run("digits-devserver", *arguments, **variables)
+        done = self.run("digits-devserver", *arguments, **variables)
+        self.await_documentation()
+        return done
+
+    def await_documentation(self) -> None:
+        """Wait until the documentation is built, beside the server."""
+        until = time.monotonic() + 60
+        while "-m sphinx" in self.notes.read_text() and not (self.folder / ".venv/.ready-docs").exists():
+            assert time.monotonic() < until
+            time.sleep(0.01)
 
     def run(self, script: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         self.notes.write_text("")
@@ -142,6 +152,20 @@ def test_changed_requirements_are_installed_again(checkout, changed):
     checkout.start()
     assert any("pip install" in line for line in checkout.asked)
     assert not any("-m venv" in line for line in checkout.asked)
+
+
+def test_the_documentation_is_built_beside_the_server_and_before_tests(checkout):
+    gate = checkout.folder / "gate"
+    waits = f'case "$*" in\n    *sphinx*) until [ -e {gate} ]; do sleep 0.01; done ;;'
+    checkout.python.write_text(STAND_IN.replace('case "$*" in', waits, 1))
+    stamp = checkout.folder / ".venv" / ".ready-docs"
+    assert checkout.run("digits-devserver").stdout == "started \n"
+    assert not stamp.exists()
+    gate.touch()
+    checkout.await_documentation()
+    stamp.unlink()
+    checkout.run("digits-test", "-q")
+    assert [line for line in checkout.asked if "-m sphinx" in line] and stamp.exists()
 
 
 def test_a_moved_checkout_is_set_up_again(checkout, tmp_path_factory):

@@ -19,23 +19,31 @@ prepare() {
     local purpose=$1 stamp="$VENV/.ready-$1" digest
     digest=$(ingredients_digest) || fail "The command sha256sum is missing (package coreutils)."
     if [ -x "$PYTHON" ] && [ -f "$ROOT/static/vendor/.stamp" ] && [ -f "$stamp" ] && [ "$(<"$stamp")" = "$digest" ]; then
-        build_documentation
+        prepare_documentation "$purpose"
         return
     fi
     say "Setting up in $ROOT (once; a few minutes with an empty package cache)."
     prepare_venv
     install_packages "$purpose" --editable
     printf '%s' "$digest" >"$VENV/.ready-serve"
-    touch "$VENV/.ready-docs"
     [ "$purpose" = serve ] || printf '%s' "$digest" >"$stamp"
+    prepare_documentation "$purpose"
     say "Ready."
 }
 
-# Build the documentation site if a page has changed.
-build_documentation() {
+# Build the documentation site if a page has changed; for a server in the background, because it starts without it.
+prepare_documentation() {
     local stamp="$VENV/.ready-docs"
     [ -f "$stamp" ] && [ -z "$(find "$ROOT/docs" -newer "$stamp" -print -quit 2>/dev/null)" ] && return
-    "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && touch "$stamp"
+    if [ "$1" = serve ]; then
+        (build_documentation >>"$INSTALL_LOG" 2>&1 &)
+    else
+        build_documentation
+    fi
+}
+
+build_documentation() {
+    "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && : >"$VENV/.ready-docs"
 }
 
 # Print a hash of everything that determines the installed packages, including the path: a venv cannot be moved.

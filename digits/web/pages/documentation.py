@@ -27,7 +27,11 @@ def page(path: str) -> Response:
     if path.endswith(".md"):
         return redirect(url_for(".page", path=f"{path.removesuffix('.md')}.html"))
     if not (site / "index.html").is_file():
-        raise NotFound("The documentation has not been built.", "Run: python -m sphinx docs static/docs")
+        raise NotFound(
+            "The documentation has not been built yet.",
+            "digits-devserver builds it when the server has started: reload this page in a minute. "
+            "In other installations, run: python -m sphinx docs static/docs",
+        )
     response = send_from_directory(site, path)
     if path.endswith(".html"):
         response.headers["Content-Security-Policy"] = _policy(site)
