@@ -10,6 +10,8 @@ from functools import cache
 
 import numpy as np
 
+from digits.core.recipe import DEFAULT_BATCH_SIZE
+
 # The speed of a core of the machine on which the costs were measured, as `core_speed` returns it.
 REFERENCE_SPEED = 110.0
 
@@ -18,9 +20,11 @@ REFERENCE_SPEED = 110.0
 class Cost:
     """What the training of a network costs on the reference machine.
 
-    ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. The others are in
-    nanoseconds of one core per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only
-    the ``head``; 0 if the network has no pretrained weights.
+    ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. So is ``step``: to update
+    all weights, which takes long for large networks and few or small images. The others are in nanoseconds of one core
+    per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only the ``head`` on its
+    features; 0 if the network has no pretrained weights. They are computed in each step unless they are computed
+    ``once``.
 
     The pixels are those that the network computes with: it enlarges images until their shorter side has ``smallest``
     pixels, or halves them until no side has more than ``largest``. Each pixel of the image itself costs ``original``
@@ -34,6 +38,8 @@ class Cost:
     smallest: int = 1
     largest: int = 1_000_000
     original: float = 0.0
+    step: float = 0.0
+    once: bool = True
 
     def pixels(self, width: int, height: int) -> float:
         """Return the number of pixels that an image of this size costs."""
@@ -47,17 +53,17 @@ COSTS: dict[str, Cost] = {
     "alexnet": Cost(7, 981, 290),
     "googlenet": Cost(11, 2645, 832),
     "resnet32": Cost(10, 5312, 1796),
-    "resnet50": Cost(27, 6349, 1966, 1992),
-    "efficientnetlite": Cost(17, 1511, 375, 300, smallest=128),
-    "efficientnetv2": Cost(35, 2092, 611, 565),
-    "mobilenetv3": Cost(22, 1273, 319, 281),
-    "fpn": Cost(27, 6300, 2400, 2850),
+    "resnet50": Cost(27, 6349, 1966, 12),
+    "efficientnetlite": Cost(17, 1511, 375, 12, smallest=128),
+    "efficientnetv2": Cost(35, 2092, 611, 12, once=False),
+    "mobilenetv3": Cost(22, 1273, 319, 12),
+    "fpn": Cost(27, 6300, 2400, 900),
     "regression": Cost(7, 864, 380, largest=64, original=0.166),
     "multilabel": Cost(6, 720, 270, largest=64, original=0.1),
     "unet": Cost(11, 3892, 1520, largest=80, original=0.083),
-    "segmenter": Cost(21, 3266, 946, 1904),
+    "segmenter": Cost(21, 3266, 946, 1100),
     # Not measured: the encoder of resnet50 with the decoder of segmenter, which has more channels.
-    "segmenter_resnet50": Cost(31, 8600, 2700, 4100),
+    "segmenter_resnet50": Cost(31, 8600, 2700, 1900),
     "dncnn": Cost(6, 4372, 1493),
     "siamese": Cost(6, 729, 290),
     "detector": Cost(9, 478, 257),
@@ -65,14 +71,26 @@ COSTS: dict[str, Cost] = {
 
 
 # Of networks with unknown costs: a step goes forward through all layers, but backward, which takes twice the time, only
-# through those that are trained.
-TYPICAL_HEAD_SHARE = 1 / 3
+# through those that are trained. A small head takes hardly any time.
+TYPICAL_SHARES = 1 / 3, 0.01
+# The most variants of an image whose features are computed for the head phase; each is used in two epochs or more.
+MAX_VARIANTS = 4
 
 
-def head_share(network: str) -> float:
-    """Return the time of a step that trains only the head of ``network``, as a share of one that trains all layers."""
+def shares(network: str) -> tuple[float, float]:
+    """Return the times of two parts of the head phase as shares of a step of the ``network`` that trains all layers.
+
+    They are the time to compute the features of a batch, and that of a step that trains the head on them.
+    """
     cost = COSTS.get(network)
-    return cost.head / cost.train if cost and cost.head else TYPICAL_HEAD_SHARE
+    if cost is None or not cost.head:
+        return TYPICAL_SHARES
+    return cost.evaluate / cost.train, cost.head / cost.train
+
+
+def variants(epochs: float, is_random: bool) -> int:
+    """Return the number of variants of each image for a head phase of ``epochs``, which ``is_random`` augments."""
+    return max(1, min(MAX_VARIANTS, int(epochs / 2))) if is_random else 1
 
 
 def training_seconds(
@@ -99,12 +117,22 @@ def training_seconds(
     head = float(settings["head_epochs"]) if settings.get("fine_tune") == "true" else 0.0
     # There is one before the training.
     validations = 1 + epochs / float(settings.get("val_interval") or 1)
+    passes = variants(head, _is_random(settings)) if cost.once and head >= 2 else head
     trained = images["train"] * (head * cost.head + (epochs - head) * cost.train)
-    evaluated = images.get("val", 0) * validations * cost.evaluate
-    work = pixels * (trained + evaluated) / 1e9
+    evaluated = (images["train"] * passes + images.get("val", 0) * validations) * cost.evaluate
+    steps = (epochs - head) * images["train"] / float(settings.get("batch_size") or DEFAULT_BATCH_SIZE)
+    work = pixels * (trained + evaluated) / 1e9 + steps * cost.step
     # TensorFlow starts and builds graphs mostly on one core, and uses many cores a little less well than a few.
     seconds = cost.start / min(cores, 1.5) + work / math.pow(cores, 0.95)
     return seconds * REFERENCE_SPEED / speed
+
+
+def _is_random(settings: Mapping[str, str]) -> bool:
+    """Return whether the ``settings`` of a training augment images."""
+    return bool(settings.get("crop_size")) or any(
+        name.startswith("aug_") and value not in ("", "0", "none", "false")
+        for name, value in settings.items()
+    )
 
 
 @cache

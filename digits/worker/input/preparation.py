@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+from msgspec import structs
 from numpy.typing import NDArray
 
 from digits.core.recipe import Augment
@@ -72,6 +73,11 @@ class Preparation:
     def blends(self) -> bool:
         """Whether training blends each image with the one before it."""
         return bool(self.augment.mixup or self.augment.cutmix)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether training prepares an image differently each time."""
+        return bool(self.crop) or structs.replace(self.augment, whitening=False) != Augment()
 
     def __call__(self, images: tf.Tensor) -> tf.Tensor:
         """Convert images, uint8 [N, H, W, C], to float32 of `shape`, for inference."""

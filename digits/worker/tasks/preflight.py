@@ -224,7 +224,11 @@ class _Preflight:
             training.extended_step(chunk, steps.learning_rate.at(0), 0)
         curves = {name: value for name, value in first.items() if name != CROSS_ENTROPY}
         durations = self._durations(
-            seconds, seconds_reading, first_seconds, seconds_validating, steps.head_steps
+            seconds,
+            seconds_reading,
+            first_seconds,
+            seconds_validating,
+            setup.saved_steps(self._resources, steps),
         )
         result = {
             **self._assess(training.traced, first, durations["seconds_total"]),
@@ -308,12 +312,11 @@ class _Preflight:
         return Cost(seconds_total, len(self._data.train), sum(sizes.values()), largest)
 
     def _durations(
-        self, computing: float, reading: float, first: float, validating: float | None, head_steps: int
+        self, computing: float, reading: float, first: float, validating: float | None, saved: float
     ) -> dict[str, Any]:
         timeline, interval = self._resources.timeline, self._recipe.val_interval
         # Reading and computing overlap; images cached in memory are not read again.
         step = computing if self._data.train.is_resident else max(computing, reading)
-        saved = head_steps * (1 - setup.head_share(self._resources)) if head_steps else 0
         in_all, epoch = first + (timeline.total_steps - saved) * step, timeline.steps_per_epoch * step
         if validating is not None:
             in_all += validating * (1 + math.ceil(timeline.epochs / interval))

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from digits.kinds.advice.training_time import COSTS, REFERENCE_SPEED, Cost, core_speed, training_seconds
+from digits.kinds.advice.training_time import (
+    COSTS,
+    REFERENCE_SPEED,
+    TYPICAL_SHARES,
+    Cost,
+    core_speed,
+    shares,
+    training_seconds,
+    variants,
+)
 from digits.kinds.standard_networks import every_network, network
 
 SETTINGS = {"train_epochs": "10"}
@@ -36,9 +45,28 @@ def test_images_pixels_and_epochs_cost_time() -> None:
     assert 5 / 4 + 103.3 / 4 < (seconds(cores=4) or 0) < 5 + 103.3 / 3
 
 
-def test_the_head_alone_costs_less() -> None:
+def test_the_head_is_trained_on_features_of_some_variants() -> None:
     tuned = {"fine_tune": "true", "head_epochs": "4"}
-    assert seconds(tuned, images={"train": 1000}) == pytest.approx(5 + 16 + 60)
+    images = {"train": 1000}
+    assert seconds(tuned, images=images) == pytest.approx(5 + 16 + 3 + 60)
+    assert seconds({**tuned, "aug_flip": "none"}, images=images) == pytest.approx(5 + 16 + 3 + 60)
+    assert seconds({**tuned, "aug_flip": "fliplr"}, images=images) == pytest.approx(5 + 16 + 2 * 3 + 60)
+    # In a single epoch, there is nothing to save.
+    assert seconds({**tuned, "head_epochs": "1"}, images=images) == pytest.approx(5 + 4 + 3 + 90)
+    assert [variants(epochs, True) for epochs in (0, 1, 2, 5, 8, 100)] == [1, 1, 1, 2, 4, 4]
+
+
+def test_updates_of_the_weights_cost_time_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(COSTS, "some", Cost(5, 1000, 300, 400, step=0.5))
+    images = {"train": 1000}
+    assert seconds({"batch_size": "4"}, images=images) == pytest.approx(5 + 100 + 2500 * 0.5)
+    tuned = {"fine_tune": "true", "head_epochs": "4", "batch_size": "10"}
+    assert seconds(tuned, images=images) == pytest.approx(5 + 16 + 3 + 60 + 600 * 0.5)
+
+
+def test_the_time_of_a_head_is_a_share_of_that_of_all_layers() -> None:
+    assert shares("some") == (0.3, 0.4)
+    assert shares("custom") == TYPICAL_SHARES
 
 
 def test_networks_resize_images() -> None:

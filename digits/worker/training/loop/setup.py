@@ -36,8 +36,9 @@ from digits.worker.network.network import Built, Network
 from digits.worker.network.variables import VariableStore
 from digits.worker.randomness.streams import Randomness
 from digits.worker.training.loop.activations import Activations
+from digits.worker.training.loop.head import Head
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog, readable_graph
-from digits.worker.training.loop.timeline import Timeline, max_steps
+from digits.worker.training.loop.timeline import TimeLeft, Timeline, max_steps
 from digits.worker.training.loop.validation import Evaluation, SavedState
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.device_config import DeviceConfig
@@ -223,8 +224,8 @@ class Steps:
     """The functions of a training's steps, and the network ``shown`` on its page.
 
     ``evaluation`` is None without validation, and ``activations`` unless their histograms are wanted. For fine-tuning,
-    ``head_training`` runs the first ``head_steps`` steps, and ``trunk`` lists the pretrained variables. The work after
-    the last step, which builds the network ``shown`` again, is expected to take ``closing_seconds``.
+    ``head`` is the first phase, and ``trunk`` lists the pretrained variables. The work after the last step, which
+    builds the network ``shown`` again, is expected to take ``closing_seconds``.
     """
 
     training: StepFunction
@@ -232,11 +233,14 @@ class Steps:
     learning_rate: LearningRate | TwoPhaseRate
     evaluation: Evaluation | None = None
     activations: Activations | None = None
-    head_training: StepFunction | None = None
-    head_steps: int = 0
+    head: Head | None = None
     trunk: Sequence[str] = ()
     checks_numerics: bool = False
     closing_seconds: float = 0.0
+
+    @property
+    def head_steps(self) -> int:
+        return self.head.steps if self.head else 0
 
     @property
     def writes_pictures(self) -> bool:
@@ -264,16 +268,15 @@ def build(
     store.trunk = frozenset(trunk)
     head_steps = _head_steps(resources)
     factor = recipe.fine_tune.trunk_factor if recipe.fine_tune else 1.0
-    phases = [Phase(resources.optimizer, head_steps, store.trunk, factor)]
-    if head_steps:
-        phases.append(Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0))
-    warn = _warn_once(resources.events)
+    warn, head = _warn_once(resources.events), None
     with _checked_numerics(recipe):
-        functions = [
-            StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
-            for phase in phases
-        ]
-    warn_of_labels(resources.events, functions[0].traced)
+        phase = Phase(resources.optimizer, head_steps, store.trunk, factor)
+        training = StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
+        if head_steps:
+            phase = Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0)
+            step = resources.step(net, phase, config, measures_labels=measures_labels)
+            head = Head(resources, step, head_steps, warn)
+    warn_of_labels(resources.events, training.traced)
     if fault:
         warn(f"The network cannot predict from images. {in_a_sentence(describe(fault))}")
     store.lock("in validation but not in training")
@@ -291,13 +294,12 @@ def build(
     board.graph(readable_graph(shown.function))
 
     return Steps(
-        functions[0],
+        training,
         shown,
         learning_rate(resources, head_steps),
         evaluation,
         activations,
-        functions[1] if head_steps else None,
-        head_steps,
+        head,
         trunk,
         recipe.numerics_checks,
         closing_seconds,
@@ -338,10 +340,33 @@ def _head_steps(resources: Resources) -> int:
     return total
 
 
-def head_share(resources: Resources) -> float:
-    """Return the expected time of a step that trains the head, as a share of one that trains all layers."""
+def _shares(resources: Resources, steps: Steps) -> tuple[float, float]:
+    """Return the expected times of a batch of features and of a step of the head, as shares of that of other steps."""
     standard = of_text((resources.job_folder / resources.recipe.network).read_text("utf-8", "replace"))
-    return training_time.head_share(standard.id if standard else "")
+    forward, head = training_time.shares(standard.id if standard else "")
+    return forward, head if steps.head and steps.head.batches else forward + head
+
+
+def time_left(resources: Resources, steps: Steps, first_step: int) -> TimeLeft:
+    """Return the estimate of the time that the steps from ``first_step`` on take."""
+    batch_share, head_share = _shares(resources, steps)
+    batches = steps.head.batches if steps.head and first_step < steps.head_steps else 0
+    return TimeLeft(
+        first_step,
+        resources.timeline.total_steps,
+        steps.head_steps,
+        head_share,
+        batches,
+        batch_share,
+        steps.closing_seconds,
+    )
+
+
+def saved_steps(resources: Resources, steps: Steps) -> float:
+    """Return the number of steps whose time the head phase saves."""
+    batch_share, head_share = _shares(resources, steps)
+    batches = steps.head.batches if steps.head else 0
+    return steps.head_steps * (1 - head_share) - batches * batch_share
 
 
 def learning_rate(resources: Resources, head_steps: int = 0) -> LearningRate | TwoPhaseRate:

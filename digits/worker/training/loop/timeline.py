@@ -109,24 +109,35 @@ class TimeLeft:
     All time since the previous call of another method than `seconds` belongs to the next one, so that none is lost.
 
     The first ``head_steps`` of ``total_steps`` train only the head: the expected time of one of them is the
-    ``head_share`` of a later step, until both have been measured. The work after the last step takes ``closing``
-    seconds. ``clock`` returns seconds.
+    ``head_share`` of a later step, until both have been measured. Before, the features of ``batches`` are computed,
+    each in the ``batch_share`` of a later step. The work after the last step takes ``closing`` seconds. ``clock``
+    returns seconds.
     """
 
     first_step: int
     total_steps: int
     head_steps: int = 0
     head_share: float = 1.0
+    batches: int = 0
+    batch_share: float = 1.0
     closing: float = 0.0
     clock: Callable[[], float] = time.monotonic
 
     def __post_init__(self) -> None:
         self._of_head, self._later, self._pauses = Average(), Average(), Average()
+        self._of_batches = Average()
         self._paused_at, self._drew, self._noted = self.first_step, 0.0, 0.0
 
     def begin(self) -> None:
         """Ignore the time until now, for what happens only once."""
         self._lap()
+
+    def computed(self, batch: int) -> None:
+        """Note that the features of the first ``batch`` batches have been computed."""
+        seconds = self._lap()
+        if batch > 1:  # the first one also builds functions
+            self._of_batches.add(1, seconds)
+        self.batches -= 1
 
     def stepped(self, step: int, count: int) -> None:
         """Note that ``count`` steps, up to ``step``, have been taken."""
@@ -145,14 +156,19 @@ class TimeLeft:
 
     def seconds(self, step: int) -> float | None:
         """Return the estimate after ``step`` steps; None before any has been measured."""
-        head, every = (phase.seconds if phase.steps else None for phase in (self._of_head, self._later))
-        if every is None and head is not None:
+        batch, head, every = (
+            phase.seconds if phase.steps else None for phase in (self._of_batches, self._of_head, self._later)
+        )
+        if every is None and batch is not None:
+            every = batch / self.batch_share
+        elif every is None and head is not None:
             every = head / self.head_share
         if every is None:
             return None
         of_head = max(0, self.head_steps - step)
         steps = of_head * (every * self.head_share if head is None else head)
         steps += (self.total_steps - step - of_head) * every
+        steps += self.batches * self._of_batches.seconds
         return steps + (self.total_steps - step) * self._pauses.seconds + self.closing
 
     def _phase(self, step: int) -> Average:

@@ -37,7 +37,6 @@ from digits.worker.training.loop.timeline import (
     Milestone,
     Pace,
     Row,
-    TimeLeft,
     measuring_interval,
     next_measured,
 )
@@ -169,14 +168,7 @@ class Trainer:
         )
         self._validation = _validation(resources, steps)
         self._rows = MetricRows()
-        self._left = TimeLeft(
-            first_step,
-            self._timeline.total_steps,
-            steps.head_steps,
-            setup.head_share(resources),
-            steps.closing_seconds,
-        )
-        self._pace = Pace(resources.max_steps_per_call)
+        self._left = setup.time_left(resources, steps, first_step)
         traces = job_folder / reporting.TENSORBOARD_FOLDER / "train"
         self._profiler = Profiler(traces, job_folder, self._recipe.traces_interval, first_step)
         self._validated = -1  # the step of the latest validation
@@ -208,13 +200,32 @@ class Trainer:
 
     def train(self) -> str:
         """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM."""
+        with contextlib.ExitStack() as self._open:
+            self._open_feed()
+            with stopping.defer() as self._is_stopping:
+                return self._loop()
+
+    def _open_feed(self) -> None:
+        """Open the feed of the next steps, of one phase."""
         self._progress("Decoding images", now=True)
-        order = self._data.order(self._resources.seed, self.step)
-        with (
-            contextlib.closing(self._data.train.feed(order)) as self._feed,
-            stopping.defer() as self._is_stopping,
-        ):
-            return self._loop()
+        self._open.close()
+        head, order = self._steps.head, self._data.order(self._resources.seed, self.step)
+        limit = self._resources.max_steps_per_call
+        if head and self.step < head.steps:
+            self._feed = head.feed(self.step, self._computed)
+            limit = head.max_steps_per_call
+        else:
+            self._feed = self._data.train.feed(order)
+        self._open.callback(self._feed.close)
+        self._pace = Pace(limit)
+
+    def _computed(self, batches: int, of_all: int) -> None:
+        """Report that the features of this many ``batches`` have been computed."""
+        if batches:
+            self._left.computed(batches)
+        else:
+            self._left.begin()
+        self._progress(f"Computing features: {batches / of_all:.0%}", now=not batches)
 
     def _loop(self) -> str:
         validations = self._upcoming(self._recipe.val_interval, self._validated)
@@ -265,8 +276,8 @@ class Trainer:
     @property
     def _next_function(self) -> StepFunction:
         """The function of the next step."""
-        head = self._steps.head_training
-        return head if head and self.step < self._steps.head_steps else self._steps.training
+        head = self._steps.head
+        return head.function if head and self.step < head.steps else self._steps.training
 
     @property
     def _steps_left_in_phase(self) -> int:
@@ -275,12 +286,20 @@ class Trainer:
 
     def _train_until(self, step: int) -> None:
         while self.step < step:
+            if self.step and self.step == self._steps.head_steps:
+                self._begin_whole_phase()
             self._advance(self._next_call(step))
             # Workers that average their weights have different ones in between.
             is_common = self.step % self._averaging_interval == 0 or self.step == step
             if is_common and self._averaging_interval > 1:
                 self._gang.average(self._resources.variables, self._share)
             self._save_what_is_due(step, is_common)
+
+    def _begin_whole_phase(self) -> None:
+        self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
+        log.info("Training all layers from here on")
+        if self.step > self._first_step:
+            self._open_feed()
 
     def _next_call(self, end: int) -> Call:
         """Return the steps to run at once: up to ``end``, the phase's end, the next profile or the next statistics."""
@@ -306,9 +325,6 @@ class Trainer:
 
     def _advance(self, call: Call) -> None:
         """Run the steps of ``call``, and report their metrics."""
-        if self.step and self.step == self._steps.head_steps:
-            self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
-            log.info("Training all layers from here on")
         draws = self._wants_pictures
         began, waited = time.monotonic(), self._gang.waited
         with self._profiler.profiling(self.step + 1) if call.is_profiled else contextlib.nullcontext():

@@ -52,7 +52,7 @@ class StepFunction:
 
         Returns the metrics of each step, float32 [steps, names].
         """
-        arguments = (*chunk, *_settings(rates, first_step))
+        arguments = (*chunk, *settings(rates, first_step))
         try:
             rows = self._function(*arguments).numpy()
         except tf.errors.OpError as error:
@@ -75,7 +75,7 @@ class StepFunction:
         updates by name. It is never compiled.
         """
         function, traced = self._extended
-        row, values, statistics = function(*chunk, *_settings([rate], step))
+        row, values, statistics = function(*chunk, *settings([rate], step))
         pictures = [(item, value.numpy()) for item, value in zip(traced.pictures, values, strict=True)]
         return row.numpy()[None], pictures, {name: float(value) for name, value in statistics.items()}
 
@@ -182,5 +182,6 @@ def seen(step: TrainingStep, chunk: Chunk, is_compiled: bool) -> tuple[Rows, dic
     return x.numpy(), {name: value.numpy() for name, value in y.items()}
 
 
-def _settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Tensor]:
+def settings(rates: Sequence[float], first_step: int) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the tensors of the last two types of `signature`."""
     return tf.constant(rates, tf.float32), tf.constant(first_step, tf.int64)

@@ -148,6 +148,10 @@ class TrainingStep:
         parts = self.compute(images, labels, number, partial(self.compute_replica, is_extended=is_extended))
         return self.finish(parts, rate, number, is_extended, changes_weights)
 
+    def build_prepared(self, x: tf.Tensor, y: Targets, rate: tf.Tensor, number: tf.Tensor) -> BuiltStep:
+        """Like `build`, for what `prepare` returns; the step must not be divided."""
+        return self.finish([self._micro_batch(self.replicas[0], number, 0, x, y)], rate, number)
+
     @property
     def is_divided(self) -> bool:
         """Whether several replicas compute parts of the step. Then only `compute_replica` can be compiled."""

@@ -58,6 +58,28 @@ def test_the_time_left_counts_both_phases_and_the_validations() -> None:
     assert resumed.seconds(70) == pytest.approx(30)
 
 
+def test_the_time_left_before_a_head_phase_on_features_follows_from_their_batches() -> None:
+    clock = Clock()
+    left = TimeLeft(0, 100, head_steps=20, head_share=0.01, batches=5, batch_share=0.25, clock=clock)
+    left.begin()
+    clock.after(30.0)  # to build functions
+    left.computed(1)
+    assert left.seconds(0) is None
+    for batch in (2, 3):
+        clock.after(2.0)
+        left.computed(batch)
+    assert left.seconds(0) == pytest.approx(2 * 2 + 20 * 0.08 + 80 * 8)
+    for batch in (4, 5):
+        clock.after(2.0)
+        left.computed(batch)
+    clock.after(1.0)
+    left.stepped(10, count=10)
+    assert left.seconds(10) == pytest.approx(10 * 0.1 + 80 * 8)
+    clock.after(30.0)
+    left.stepped(30, count=5)
+    assert left.seconds(30) == pytest.approx(70 * 6)
+
+
 def test_no_time_between_steps_is_lost_and_pictures_belong_to_the_pauses() -> None:
     clock = Clock()
     left = TimeLeft(first_step=0, total_steps=100, closing=20.0, clock=clock)

@@ -1,0 +1,139 @@
+"""The head phase of fine-tuning on features that are computed once, compared with one on images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from digits.core.events import PhaseChanged, Progressed
+from digits.core.resume_point import resume_points
+from tests.worker import networks
+from tests.worker.conftest import snapshot
+from tests.worker.lazily import memory
+
+# The head has random numbers, moving averages and a size computed from the batch, and enlarges the features.
+NETWORK = networks.classifier(
+    """
+x = keras.layers.Conv2D(4, 3, strides=2, name='conv', kernel_regularizer=keras.regularizers.L2(0.01))(self.x / 255.0)
+x = keras.layers.BatchNormalization(momentum=0.5, name='norm')(x, training=self.is_training)
+x = {trunk}
+x = tf.image.resize(tf.nn.relu(x), [10, 10])
+x = tf.reshape(x, [tf.shape(x)[0], 400])
+x = keras.layers.BatchNormalization(momentum=0.5, name='{head}_norm')(x, training=self.is_training)
+x = keras.layers.Dropout(0.5)(x, training=self.is_training)
+return keras.layers.Dense(self.nclasses, name='{head}', kernel_regularizer=keras.regularizers.L2(0.01))(x)
+""",
+    head="import keras",
+)
+OLD, NEW = (NETWORK.format(head=head, trunk="x") for head in ("old", "new"))
+FINE_TUNE = {"head_epochs": 4, "head_rate": 0.01, "trunk_factor": 0.5}
+ON_FEATURES, ON_IMAGES = "trained on features", "trained on images"
+
+
+@pytest.fixture
+def old(trained: Any) -> Path:
+    """The last snapshot of a trained network."""
+    return trained(OLD, "old", epochs=1).job_folder / "snapshot_1.ckpt"
+
+
+def _differing(one: Path, other: Path, epoch: int = 5) -> list[str]:
+    """Return the names of the variables that differ between two jobs after an epoch."""
+    first, second = (snapshot(job, f"snapshot_{epoch}.ckpt") for job in (one, other))
+    assert first.keys() == second.keys()
+    return [name for name in first if not np.array_equal(first[name], second[name])]
+
+
+def _tune(old: Path, **settings: Any) -> dict[str, Any]:
+    return {"weights": str(old), "fine_tune": FINE_TUNE, "epochs": 5, **settings}
+
+
+def test_without_augmentation_features_change_nothing(train: Any, old: Path) -> None:
+    on_features = train(NEW, name="features", **_tune(old))
+    assert ON_FEATURES in on_features.output and "of each of 1 variants of 64 images" in on_features.output
+    assert "Computing features: 0%" in [event.doing for event in on_features.of(Progressed)]
+    (change,) = on_features.of(PhaseChanged)
+    assert change.epoch == 4
+    # Steps that measure all layers are computed from images.
+    on_images = train(NEW, name="images", **_tune(old), gradient_metrics=True)
+    assert ON_IMAGES in on_images.output
+    assert _differing(on_features.job_folder, on_images.job_folder) == []
+    assert on_features.values("train", "loss") == on_images.values("train", "loss")
+
+
+def test_features_are_those_before_an_enlargement(train: Any, old: Path) -> None:
+    # 5·5·4 numbers of 4 bytes, and the label; resized, there would be four times as many.
+    assert "408 Bytes of each of" in train(NEW, **_tune(old)).output
+
+
+AUGMENT = {"flip": "fliplr", "rotation": 20.0, "noise": 0.1}
+
+
+def test_epochs_take_turns_with_variants(train: Any, old: Path) -> None:
+    outcome = train(NEW, **_tune(old), augment=AUGMENT)
+    assert "of each of 2 variants of 64 images" in outcome.output
+
+
+def test_a_training_resumed_in_the_head_phase_ends_with_the_same_weights(
+    model: Any, start: Any, resume: Any, old: Path, often: None
+) -> None:
+    settings = _tune(old, augment={**AUGMENT, "mixup": 0.2})
+    whole = start(model(NEW, "whole", **settings)).wait()
+    assert whole.code == 0 and ON_FEATURES in whole.output, whole.output
+    task = model(NEW, "parts", **settings)
+    running = start(task)
+    while not resume_points(task.parent)[0]:
+        assert running.poll() is None, running.output()
+    running.stop()
+    running.wait()
+    assert 0 < resume_points(task.parent)[0][0].epoch < 4
+    assert resume(task).wait().code == 0
+    assert _differing(whole.job_folder, task.parent) == []
+
+
+def test_features_that_do_not_fit_into_memory_are_on_disk(
+    train: Any, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory = train(NEW, name="memory", **_tune(old), augment=AUGMENT)
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
+    on_disk = train(NEW, name="disk", **_tune(old), augment=AUGMENT)
+    assert "in memory" in in_memory.output and "images, on disk" in on_disk.output
+    assert _differing(in_memory.job_folder, on_disk.job_folder) == []
+
+
+def test_without_room_for_features_the_head_is_trained_on_images(
+    train: Any, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from digits.worker.training.loop import head
+
+    on_features = train(NEW, name="features", **_tune(old))
+    monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(head, "DISK_SHARE", 0.0)
+    on_images = train(NEW, name="images", **_tune(old))
+    assert "because they take 26.1 kB, for which there is no room" in on_images.output
+    assert _differing(on_features.job_folder, on_images.job_folder) == []
+
+
+@pytest.mark.parametrize(
+    ("trunk", "settings", "reason"),
+    [
+        ("x + tf.reverse(x, [0])", {}, "they depend on the other images of a batch"),
+        ("x", {"fine_tune": {**FINE_TUNE, "head_epochs": 1}}, "the phase has fewer than two epochs"),
+        ("x", {"batch_accumulation": 2}, "each step is divided"),
+        (
+            "keras.layers.Conv2D(4, 1, name='conv2')(keras.layers.Dropout(0.5)(x, training=self.is_training))",
+            {},
+            "layers that are not trained come behind random numbers",
+        ),
+    ],
+)
+def test_where_features_would_differ_the_head_is_trained_on_images(
+    train: Any, trained: Any, trunk: str, settings: dict[str, Any], reason: str
+) -> None:
+    texts = [NETWORK.format(head=head, trunk=trunk) for head in ("old", "new")]
+    old = trained(texts[0], "old", epochs=1).job_folder / "snapshot_1.ckpt"
+    outcome = train(texts[1], **_tune(old, **settings))
+    assert ON_IMAGES in outcome.output and reason in outcome.output
+    assert ON_FEATURES not in outcome.output
