@@ -41,8 +41,8 @@ MAX_ENTRIES_IN_FORM = 20_000
 class Additions(Struct, kw_only=True, frozen=True):
     """The images of ``source``, the recipe of a dataset of the same kind, or those in ``folder``.
 
-    The latter are all of the class or label ``label``, or that of the folder in it that contains them. Classes that a
-    source has and the parent lacks become the last ones of the version if ``new_classes`` are allowed. All images go to
+    The latter are all of the class or label ``label``, or that of the folder in it that contains them. Classes that the
+    parent lacks become the last ones of the version if ``new_classes`` are allowed. All images go to
     ``split``; without one, to those that the source declares, or else those of each class are divided as its images in
     the parent are. ``records`` is the folder of their records, which the task fills in.
     """
@@ -53,11 +53,6 @@ class Additions(Struct, kw_only=True, frozen=True):
     new_classes: bool = False
     split: Split | None = None
     records: str = ""
-
-    @property
-    def takes_new(self) -> bool:
-        """Whether the images can have new classes, as folders of a dataset of classes do."""
-        return self.new_classes or self.source is None
 
 
 class CreateAddition(CreateDataset, kw_only=True):
@@ -138,6 +133,8 @@ def find(additions: Additions, target: Target, progress: Progress) -> NewImages:
             f"Folders that are not named like a label of the dataset: {listed(new)}.",
             f"The labels are {listed(target.names)}.",
         )
+    if new and not additions.new_classes:
+        raise _without_consent(new, target)
     return NewImages(files, new, remarks(found))
 
 
@@ -177,14 +174,18 @@ def unite(target: Target, found: Target, *, takes_new: bool = False) -> Target:
     if not new:
         return replace(target, shape=shape)
     if not takes_new:
-        raise UnusableSource(
-            f"The dataset does not have {count_of(len(new), 'class')} of the new images: {listed(new)}.",
-            f"Name them like its classes ({listed(target.names)}), or add new classes.",
-            remedy={"new_classes": "y"},
-        )
+        raise _without_consent(new, target)
     names = [*target.names, *new]
     colors = [*target.colors, *distinct_colors(names)[len(target.names) :]] if target.colors else []
     return replace(target.renamed(names), shape=shape, colors=colors)
+
+
+def _without_consent(new: Sequence[str], target: Target) -> UnusableSource:
+    return UnusableSource(
+        f"The dataset does not have {count_of(len(new), 'class')} of the new images: {listed(new)}.",
+        f"Name them like its classes ({listed(target.names)}), or add new classes (new_classes=y).",
+        remedy={"new_classes": "y"},
+    )
 
 
 def divide(files: Sequence[Any], before: Mapping[str, int], all_before: Mapping[str, int]) -> Iterator[Split]:

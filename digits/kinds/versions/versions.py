@@ -285,7 +285,7 @@ def read(recipe: CreateVersion, progress: Progress) -> Plan:
         if recipe.added:
             folders["added"] = Path(recipe.added.records)
             new = contents["added"] = manifests.load(folders["added"])
-            united = unite(manifest.target, new.target, takes_new=recipe.added.takes_new)
+            united = unite(manifest.target, new.target, takes_new=recipe.added.new_classes)
             target = united.sized(recipe.width, recipe.height)
         with closing(VersionImages(folders, contents, target)) as source:
             if recipe.added:

@@ -188,15 +188,13 @@ class VersionForm(JobForm):
 
     def additions(self) -> Additions | None:
         """Return the images to add, those of a source without its recipe."""
-        if "added_folder" not in self:
-            if not self.meta.source:
-                return None
-            return Additions(new_classes=self.new_classes.data, split=self.added_split.data or None)
-        if not self.added_folder.data:
+        takes_folder = "added_folder" in self
+        if not (self.added_folder.data if takes_folder else self.meta.source):
             return None
         return Additions(
-            folder=self.added_folder.data,
-            label=self.added_class.data or "",
+            folder=self.added_folder.data if takes_folder else "",
+            label=self.added_class.data or "" if takes_folder else "",
+            new_classes="new_classes" in self and self.new_classes.data,
             split=self.added_split.data or None,
         )
 
@@ -311,12 +309,13 @@ def new(job_id: str) -> str | Response | AnyResponse:
     if clone := request.args.get("clone"):
         cloned = services().store.get(clone, DatasetJob)
         values |= _settings_of(cloned)
-        if (added := cast(CreateVersion, cloned.recipe).added) and added.source:
+        if added := cast(CreateVersion, cloned.recipe).added:
+            values["new_classes"] |= "new_classes" in request.args
+        if added and added.source:
             if not adds:
                 fields: dict[str, Any] = {**request.args}
                 return redirect(url_for("versions.add", job_id=job_id, **fields))
             source = MultiDict({**fields_of(parent, manifest, added.source), **request.args})
-            values["new_classes"] |= "new_classes" in request.args
     elif findings := request.args.getlist("clean"):
         in_thread(_cleaning, parent, manifest, findings)  # raises the reason why it is impossible
         values["edits"] = f"{CLEANING}:{','.join(findings)}"
@@ -394,7 +393,7 @@ def _form(
     form.added_class.choices = choices(("", "By folder"), *zip(names, names, strict=True))
     unused = [] if has_images else [*inherited]
     unused += ["added_folder", "added_class"] if adds_sources or not parent.takes_images else []
-    unused += [] if adds_sources else ["new_classes"]
+    unused += [] if adds_sources or (parent.takes_images and manifest.target.labels) else ["new_classes"]
     unused += [] if parent.takes_images else ["added_split"]
     for name in unused:
         del form[name]

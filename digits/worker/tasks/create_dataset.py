@@ -158,7 +158,7 @@ class Creation:
         try:
             new._convert()
             plan = new._plan()
-            unite(parent.target, plan.target, takes_new=recipe.added.takes_new)  # raises it before the work
+            unite(parent.target, plan.target, takes_new=recipe.added.new_classes)  # raises it before the work
             plan.bits = parent.bits
             new._make(plan, {})
         finally:

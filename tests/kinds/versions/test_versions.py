@@ -378,7 +378,9 @@ def test_added_images_extend_classes_and_leave_the_others_in_their_splits(
     folder = photos(
         tmp_path / "new", *(f"dog/{number}.png" for number in range(10)), "emu/1.png", "emu/2.png"
     )
-    version = make(tmp_path, animals, Edits(exclude=[("train", 0)]), added=added(folder))
+    with pytest.raises(UnusableSource, match="does not have 1 class of the new images: emu"):
+        find(added(folder), load(animals).target, Progress())
+    version = make(tmp_path, animals, Edits(exclude=[("train", 0)]), added=added(folder, new_classes=True))
     before, after, manifest = contents(animals), contents(version), load(version)
     assert manifest.target.names == manifest.groups == [*CLASSES, "emu"]
     del before["train"]["train0.png"]

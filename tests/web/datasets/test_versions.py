@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 
 import pytest
@@ -154,6 +155,27 @@ def test_images_are_added_to_a_class(site: Site, parent: str) -> None:
     again = site.post(f"/datasets/{version}/versions.json", **fields).get_json()["id"]
     assert site.wait_for_end(again) == "Error"
     assert "The dataset has all 4 images already." in site.get(f"/datasets/{again}").text
+
+
+def test_folders_become_new_classes_only_with_consent(site: Site, parent: str) -> None:
+    folder = photos(site.data / "new", "left/a.png", "up/b.png")
+    fields = {"dataset_name": "more bars", "added_folder": str(folder)}
+    refused = site.post(f"/datasets/{parent}/versions.json", **fields)
+    (message,) = refused.get_json()["errors"]["added_folder"]
+    assert refused.status_code == 400 and "1 class of the new images: up." in message
+    assert "add new classes (new_classes=y)" in message
+    asked = site.post(f"/datasets/{parent}/versions/form", **fields).text
+    assert "1 class of the new images: up." in asked and 'name="new_classes"' in asked
+    assert "Fix the problem above first." in asked and 'aria-disabled="true"' in asked
+    answered = site.post(f"/datasets/{parent}/versions/form", **fields, new_classes="y").text
+    assert "2 images added to 2 classes, new: up." in answered and 'aria-disabled="true"' not in answered
+
+    version = site.post(f"/datasets/{parent}/versions.json", **fields, new_classes="y").get_json()["id"]
+    assert site.wait_for_end(version) == "Done"
+    manifest = site.services.store.get(version, DatasetJob).manifest()
+    assert manifest and manifest.target.names[-1] == "up"
+    clone = site.client.get(f"/clone/{version}", follow_redirects=True).text
+    assert re.search(r'<input checked[^>]*name="new_classes"', clone)
 
 
 @pytest.mark.parametrize(
