@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import heapq
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -28,6 +29,9 @@ SIMILARITY = 0.7
 # The most pairs of characters that are compared to find a similar name: some ten milliseconds.
 MAX_COMPARED = 200_000
 
+_QUOTES = {'"': '"', "'": "'"}
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]|\\\\")
+
 FileType = Literal["folder", "file", "any"]
 
 
@@ -35,6 +39,10 @@ class Missing(BadRequest):
     """There is no file or folder at a path; ``meant`` is an existing path like it, or empty."""
 
     meant = ""
+
+    def suggest(self, path: str) -> None:
+        if path:
+            self.meant, self.hint = path, f"Did you mean {_shown(path)}?"
 
 
 class Outside(NotAllowed):
@@ -61,17 +69,28 @@ class Roots:
         ``text`` is an absolute path, or one that starts with ``~/``. Raises BadRequest if it is not a valid path or
         not of this type, and NotAllowed if it is outside of the roots or not readable.
         """
-        written = _absolute(text)
+        only_folders = file_type == "folder"
+        try:
+            written = _absolute(text)
+        except Missing as error:
+            error.suggest(self._below_roots(text.strip(), only_folders))
+            raise
         path = _resolve_links(written)
         if path is None or not self._contain(path):
             raise Outside(written, [str(root) for root in self.paths])
         try:
             _check_type(path, written, file_type)
         except Missing as error:
-            error.meant = self._similar(written, only_folders=file_type == "folder")
-            error.hint = f"Did you mean {_shown(error.meant)}?" if error.meant else ""
+            error.suggest(self._similar(written, only_folders))
             raise
         return path
+
+    def _below_roots(self, relative: str, only_folders: bool) -> str:
+        """Return an existing path that ends with ``relative``, below a root or beginning with its name, or empty."""
+        for path in (folder / relative for root in self.paths for folder in (root, root.parent)):
+            if self.contain(path) and (path.is_dir() or (path.exists() and not only_folders)):
+                return os.path.normpath(path)
+        return ""
 
     def _similar(self, written: str, only_folders: bool) -> str:
         """Return an existing path like the missing one ``written``: its first wrong name replaced by a similar one.
@@ -165,6 +184,8 @@ def _absolute(text: str, keep_slash: bool = False) -> str:
     ``..`` is kept, because its meaning depends on the links before it.
     """
     path = text.strip()
+    if path[:1] in _QUOTES and path[-1:] == _QUOTES[path[0]]:  # as file managers copy paths
+        path = path[1:-1].strip()
     if not path:
         raise BadRequest("No path was given.")
     if "\0" in path:
@@ -177,8 +198,13 @@ def _absolute(text: str, keep_slash: bool = False) -> str:
         raise BadRequest(f"The path is longer than {MAX_PATH_BYTES} bytes.")
     if path == "~" or path.startswith("~/"):
         path = os.path.expanduser("~") + path[1:]
+    if _DRIVE.match(path):
+        raise BadRequest(
+            f"{_shown(path)} is a path of Windows, not of this server.",
+            "Upload the folder or the files instead.",
+        )
     if not path.startswith("/"):
-        raise BadRequest(f"{_shown(path)} is not an absolute path.", "Start it with /.")
+        raise Missing(f"{_shown(path)} is not an absolute path.", "Start it with /.")
     path = "/" + path.lstrip("/")
     return path if keep_slash else path.rstrip("/") or "/"
 
@@ -205,7 +231,10 @@ def _check_type(path: Path, written: str, file_type: FileType) -> None:
     # A plain file only: opening a FIFO or a device could hang.
     is_folder = stat.S_ISDIR(mode)
     if file_type == "folder" and not is_folder:
-        raise BadRequest(f"{_shown(written)} is not a folder.")
+        raise BadRequest(
+            f"{_shown(written)} is not a folder.",
+            f"Enter a folder, such as {_shown(str(Path(written).parent))}.",
+        )
     if (not is_folder and not stat.S_ISREG(mode)) or (file_type == "file" and is_folder):
         raise BadRequest(f"{_shown(written)} is not a file.")
     if not os.access(path, os.R_OK | os.X_OK if is_folder else os.R_OK):

@@ -78,7 +78,11 @@ MISSING, RELATIVE = "does not exist", "not an absolute path"
             (text, "folder", BadRequest, RELATIVE)
             for text in ("data", "./data", "../data", "~root/data", "~~")
         ),
-        *((text, "folder", BadRequest, RELATIVE) for text in ("file:///etc", "C:\\data")),
+        *((text, "folder", BadRequest, RELATIVE) for text in ("file:///etc",)),
+        *(
+            (text, "folder", BadRequest, "a path of Windows")
+            for text in ("C:\\data", "d:/data", "\\\\server\\data")
+        ),
         *((text, "folder", BadRequest, ".") for text in ("", "   ", "/a\0b", "/\ud800", "/" + "a" * 5000)),
         *((f"DATA/{name}", "folder", BadRequest, MISSING) for name in ("missing", "loop", "loop/more")),
         *((f"DATA/{name}", "folder", BadRequest, MISSING) for name in ("list.txt/more", "n" * 300)),
@@ -95,6 +99,18 @@ def test_other_paths_are_refused(
 ) -> None:
     with pytest.raises(error, match=message):
         roots.resolve(text.replace("DATA", f"{tree}/data"), kind)
+
+
+def test_a_relative_path_is_completed_and_quotes_are_removed(roots: Roots, tree: Path) -> None:
+    for text in ("cats", "data/cats"):
+        with pytest.raises(BadRequest, match="not an absolute path") as refusal:
+            roots.resolve(text)
+        assert refusal.value.hint == f"Did you mean {tree}/data/cats?"
+    for text in ("../data-secret", "list.txt"):
+        with pytest.raises(BadRequest) as refusal:
+            roots.resolve(text)
+        assert refusal.value.hint == "Start it with /."
+    assert roots.resolve(f'"{tree}/data/cats"') == tree / "data/cats"
 
 
 def test_refusal_names_the_roots_and_the_option(roots: Roots, tree: Path) -> None:

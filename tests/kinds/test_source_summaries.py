@@ -285,7 +285,7 @@ def test_columns_of_labels(data: Path) -> None:
 def test_a_table_that_is_a_folder_or_not_text_is_reported(data: Path) -> None:
     path = table(data, "")
     folder = summary(data, TABLE, table_train=str(data))
-    assert "contains no Parquet files" in folder["problems"][0]
+    assert "contains no table" in folder["problems"][0]
     Path(path).write_bytes(b"image,angle\nleft/\xff\xfe.png,1\n")
     assert "line 2, is not UTF-8" in summary(data, TABLE, table_train=path)["problems"][0]
 

@@ -57,6 +57,18 @@ def boxes(folder: Path) -> None:
     text(folder / "labels", **{f"{number}.txt": "0 0.5 0.5 0.2 0.2\n" for number in range(8)})
 
 
+def splits_of_boxes(folder: Path) -> None:
+    for split in ("train", "val"):
+        pictures(folder / "images" / split)
+        text(folder / "labels" / split, **{f"{number}.txt": "0 0.5 0.5 0.2 0.2\n" for number in range(8)})
+
+
+def words(folder: Path) -> None:
+    pictures(folder)
+    rows = [f"{number}.png,{'cat' if number % 2 else 'dog'}" for number in range(8)]
+    text(folder, **{"train.csv": "\n".join(["image,label", *rows])})
+
+
 def text(folder: Path, **files: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
@@ -139,7 +151,20 @@ CASES = [
     Case("one class", CLASSES, lambda root: classes(root, "cat"), ["only “cat”"], ["No folders"]),
     Case("the folder of a class", CLASSES, lambda root: classes(root, "cat"), ["none, and 8 images directly in it"], ["No folders"], below="cat"),
     Case("only images", CLASSES, pictures, ["none, and 8 images directly in it"], ["No images"]),
-    Case("empty", CLASSES, lambda root: root.mkdir(), ["none"]),
+    Case("empty", CLASSES, lambda root: root.mkdir(), ["it contains no files", "Enter the folder that contains"], ["images in", "none"]),
+    Case("other files", CLASSES, lambda root: text(root / "a", **{"notes.md": ""}), ["1 other file, such as a/notes.md"], ["images in"]),
+    Case("classes in the only folders", CLASSES, lambda root: classes(root / "data" / "photos"), ["16 images in 2 classes", "Used: data/photos/."], ["Only one class"], works=True),
+    Case("classes of the validation only", CLASSES, lambda root: classes(root / "val"), ["16 images in 2 classes", "Used: val/."], works=True),
+    Case("splits with a mistake", CLASSES, lambda root: each(root, classes, "train", "tset"), ["not classes but parts of a dataset: train, tset"], ["images in"]),
+    Case("too few images", CLASSES, lambda root: [pictures(root / name, 1) for name in ("a", "b")], ["No class", "Add images, or lower the minimum"]),
+    Case("one class in a link", CLASSES, lambda root: (pictures(root / "cat"), (root / "dog").symlink_to("/etc")), ["Only one class", "1 link ignored"]),
+    Case("boxes in splits for classes", CLASSES, lambda root: splits_of_boxes(root), ["not classes"], NOT_CLASSES, [BOXES]),
+    Case("a photo", CLASSES, classes, ["is not a folder. Enter a folder, such as"], below="cat/0.png"),
+    Case("a photo for numbers", NUMBERS, classes, ["is an image, not a table"], ["UTF-8"], below="cat/0.png"),
+    Case("classes in a table", CLASSES, lambda root: words(root), ["train.csv may list the images"], others=[CLASSES, "image-multilabel"]),
+    Case("classes in a table for numbers", NUMBERS, lambda root: words(root), ["contains text, such as “dog”", "create a dataset of classes"], others=["image-classification"]),
+    Case("only images for boxes", BOXES, pictures, ["No annotations found", "draw the boxes first"]),
+    Case("empty for boxes", BOXES, lambda root: root.mkdir(), ["No images found"], ["No annotations"]),
     Case("empty classes", CLASSES, lambda root: each(root, lambda path: path.mkdir(parents=True), "a", "b"), ["No images found"]),
     Case("links out of it", CLASSES, links, ["link"], ["16 images in"]),
     Case("only unreadable files", CLASSES, unreadable, ["not an image", "At most 5%"], ["are skipped"]),
@@ -198,6 +223,7 @@ def untrue(case: Case, root: Path) -> list[str]:
     others = [other["kind"] for other in asdict(last).get("others", [])]
     wrong += [f"not offered: {kind}" for kind in case.others if kind not in others]
     wrong += [f"offered: {kind}" for kind in others if not case.others]
+    wrong += ["offered: masks for boxes"] if BOXES in case.others and MASKS in others else []
     is_usable = not (last.refused or errors or any(item.stops for item in last.remedies))
     wrong += [f"usable: {is_usable}"] if is_usable is not case.works else []
     return [f"{text} (said: {said})" for text in wrong]

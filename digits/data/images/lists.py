@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from digits.core.files import walk
 from digits.data.images.endings import EXTENSIONS, LeftOut, is_image_file
 from digits.data.sources.plan import Progress, UnusableSource, count_of, listed, path_below, show
 
@@ -68,7 +70,14 @@ def special_files(count: int, root: Path) -> str:
 
 def without_images(root: Path, unreadable: list[str], left_out: LeftOut, links: int) -> UnusableSource:
     """Return the error for a folder without images, in which ``links`` were not followed."""
-    extensions = ", ".join(extension[1:] for extension in EXTENSIONS)
+    paths = (os.path.join(folder, name) for folder, names in walk(root, skips_hidden=True) for name in names)
+    others = [
+        path for path in itertools.islice(paths, MAX_ENTRIES_PROBED) if is_visible(os.path.basename(path))
+    ]
+    found = "" if unreadable or links else ": it contains no files"
+    if others:
+        count, first = count_of(len(others), "other file"), show(os.path.relpath(others[0], root))
+        found = f": it contains {count}, such as {first} (looked for {', '.join(ending[1:] for ending in EXTENSIONS)})"
     hints = left_out.remarks()
     if unreadable:
         hints.append(f"Unreadable: {listed(unreadable)}.")
@@ -77,7 +86,9 @@ def without_images(root: Path, unreadable: list[str], left_out: LeftOut, links: 
             f"{count_of(links, 'link')} not followed, which lead to folders, out of {show(str(root))} or nowhere: "
             "replace them with copies, or enter a folder that also contains what they lead to."
         )
-    return UnusableSource(f"No images found in {show(str(root))} (looked for {extensions}).", " ".join(hints))
+    if not hints:
+        hints = ["Enter the folder that contains the images."]
+    return UnusableSource(f"No images found in {show(str(root))}{found}.", " ".join(hints))
 
 
 def walk_images(

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from digits.data.images.endings import KNOWN_ENDINGS, is_image_file
 from digits.data.images.lists import MAX_ENTRIES_PROBED, is_visible
-from digits.data.sources.declared_splits import affixed_splits
+from digits.data.sources.declared_splits import affixed_splits, split_named
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 from digits.data.sources.target_images import find_folders
 
@@ -46,6 +46,12 @@ def refuse_other_layouts(root: Path) -> None:
             f"The folders in {show(str(root))} are not classes but datasets: {listed(found)}.",
             "Enter the path of one of them.",
         )
+    if parts := _find_parts(root):
+        raise UnusableSource(
+            f"The folders in {show(str(root))} are not classes but parts of a dataset: {listed(parts)} contain folders "
+            "of the same names.",
+            "Name them train, val and test, or enter the path of one of them.",
+        )
 
 
 def find_datasets(root: Path) -> list[str]:
@@ -54,12 +60,26 @@ def find_datasets(root: Path) -> list[str]:
     Folders of classes in folders can also be those of parts of classes, unless a folder beside them is a dataset.
     """
     folders = [Path(entry.path) for entry in _first(root) if entry.is_dir()]
-    if affixed_splits(path.name for path in folders):
+    if affixed_splits(path.name for path in folders) or find_folders(root, TARGET_FOLDERS):
         return []
     declared = [path.name for path in folders if _is_dataset(path)]
     others = [path.name for path in folders if path.name not in declared and _has_classes(path)]
     found = sorted([*declared, *others])
     return found if declared and len(found) > 1 and 2 * len(found) >= len(folders) else []
+
+
+def _find_parts(root: Path) -> list[str]:
+    """Return the names of the folders in ``root`` with classes of the same names, if one of them is for training."""
+    classes = {
+        entry.name: {inner.name for inner in _first(entry.path) if inner.is_dir()}
+        for entry in _first(root)
+        if entry.is_dir()
+    }
+    train = next(
+        (name for name in classes if split_named(name) == "train" and _has_classes(root / name)), None
+    )
+    parts = [name for name in classes if train and classes[name] & classes[train]]
+    return sorted(parts) if len(parts) > 1 else []
 
 
 def count_images(folder: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from digits.core.splits import SPLITS
+from digits.core.splits import SPLIT_TITLES, SPLITS
+from digits.data.images.endings import KNOWN_ENDINGS
 from digits.data.records.shards import check_shards, files_at, is_pattern
 from digits.data.sources.declared_splits import affixed_splits, named_splits, split_named, split_of
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
@@ -62,8 +63,9 @@ class Contents:
             )
         if not self.tables:
             raise UnusableSource(
-                f"{show(str(self.root))} contains no Parquet files and neither {METADATA[0]} nor {METADATA[1]}.",
-                "Enter a table, or a folder that contains one, directly or in folders such as train and validation.",
+                f"{show(str(self.root))} contains no table.",
+                "Enter a CSV, JSON Lines or Parquet file, or a folder that contains one, directly or in folders such "
+                "as train and validation.",
             )
 
 
@@ -101,12 +103,22 @@ def _header(path: Path) -> bytes:
 
 
 def describe_files(splits: dict[str, list[Path]]) -> str:
-    """Return the numbers of files of the ``splits``, such as ``2 files for train, 1 file for val``."""
-    return ", ".join(f"{count_of(len(paths), 'file')} for {name}" for name, paths in splits.items())
+    """Return the files of the ``splits`` in words, such as ``2 files for training, val.csv for validation``."""
+    return ", ".join(
+        f"{show(splits[name][0].name) if len(splits[name]) == 1 else count_of(len(splits[name]), 'file')} "
+        f"for {SPLIT_TITLES[name].lower()}"
+        for name in SPLITS
+        if name in splits
+    )
 
 
 def _at(path: str | Path) -> Contents:
     place, files = Path(path), files_at(path)
+    if place.name.lower().endswith(KNOWN_ENDINGS):
+        raise UnusableSource(
+            f"{show(place.name)} is an image, not a table.",
+            "Enter a table that lists the images, or another source.",
+        )
     tables: dict[str, list[Path]] = {}
     if is_pattern(str(path)):
         for file in files:

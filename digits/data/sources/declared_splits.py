@@ -26,7 +26,7 @@ SPLIT_OF = {word: split for split, words in SPLIT_NAMES.items() for word in word
 _PLAIN = ("", "set", "data", "dataset", "split", "folder", "subset", "part", "samples")
 _SEPARATORS = re.compile(r"[-_. ]+")
 _CAMEL_CASE = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_PICTURES = ("", "images", "image", "imgs", "img", "photos", "pictures")
+PICTURES = ("", "images", "image", "imgs", "img", "photos", "pictures")
 # The endings of texts about a set, in lower case.
 TEXTS = (".txt", ".md", ".rst", ".pdf", ".html", ".yaml", ".yml", ".rtf")
 MAX_LEVELS = 3
@@ -73,7 +73,7 @@ def affixed_splits(names: Iterable[str]) -> dict[str, dict[str, list[str]]]:
     for name, (split, affix) in parts.items():
         found.setdefault(affix, {}).setdefault(split, []).append(name)
     declared = {affix: splits for affix, splits in found.items() if "train" in splits and len(splits) > 1}
-    if not declared and len(parts) == len(names) and set(found) <= set(_PICTURES):
+    if not declared and len(parts) == len(names) and set(found) <= set(PICTURES):
         whole = {split: [name] for name, (split, _) in parts.items()}
         if len(whole) == len(names) > 1 and "train" in whole:
             return {"": whole}

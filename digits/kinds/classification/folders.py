@@ -16,7 +16,14 @@ from digits.core.splits import SPLITS
 from digits.data.images.lists import is_visible, need_an_image, visible_entries
 from digits.data.sources.class_folders import count_images, named_classes_in, refuse_other_layouts
 from digits.data.sources.dataset_folder import METADATA
-from digits.data.sources.declared_splits import describe_splits, inner_root, named_splits, split_folders
+from digits.data.sources.declared_splits import (
+    PICTURES,
+    describe_splits,
+    inner_root,
+    named_splits,
+    split_folders,
+    split_of,
+)
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.kinds.classification.lists import CsvLists, HuggingFace
 from digits.kinds.classification.reader import advise_names
@@ -83,6 +90,7 @@ class Folders(FormSource):
         if len(entered) != 1 or self.own_splits(form):
             return
         may_read = form.meta.data_roots.contain
+        self._descend(form, entered[0])
         declared = split_folders(entered[0])
         folders = {
             split: path
@@ -107,6 +115,13 @@ class Folders(FormSource):
                 {"folder_train": train, "folder_train_more": "\n".join(others)},
             )
 
+    def _descend(self, form: Any, root: str) -> None:
+        """Use the folder that contains those of the classes, if the one entered contains nothing else."""
+        inner = inner_root(root)
+        if inner != Path(root) and not form.one_class.data and form.meta.data_roots.contain(inner):
+            form.set(folder_train=str(inner))
+            form.found.append(f"Used: {show(os.path.relpath(inner, root))}/.")
+
     def complete(self, form: Any) -> None:
         if not form.classes_from_names.data:
             for folder in _folder_split(form, "train").folders:
@@ -124,18 +139,22 @@ class Folders(FormSource):
             loose = count_images(recipe.train.folder)
             found = f"only “{classes[0]}”" if classes else "none"
             found += f", and {loose} directly in it" if loose else ""
-            if classes:
+            if classes and classes[0].lower() not in PICTURES:
                 form.add_error(
                     "one_class",
-                    "Only one class was found, so accuracy will always be 100%. "
-                    "Select this to create the dataset anyway.",
+                    "Select this to create a dataset with one class, whose accuracy is always 100%.",
                 )
             # The only folder can contain all images, as in an unpacked archive.
             named = named_classes_in(os.path.join(recipe.train.folder, *classes))
+            advice = advise_names(named) if named else _advise_tables(recipe.train.folder)
+            if not advice:
+                need_an_image(*map(Path, recipe.train.folders))
             raise UnusableSource(
                 "Each class requires a separate sub-folder, and at least two are required: "
                 f"{', '.join(form.folder_train.lines())} has {found}.",
-                advise_names(named) if named else _advise_tables(recipe.train.folder),
+                advice
+                or "Put the images of each class into a folder of its own, or label them first: choose “Label images” "
+                "on the home page.",
             )
         need_an_image(*map(Path, recipe.train.folders))
 
@@ -233,6 +252,7 @@ def _fields_of(folders: Mapping[str, Path]) -> dict[str, str | bool]:
 def _advise_tables(folder: str) -> str:
     """Return which source reads a table in a folder that may list its images, or nothing if there is no table."""
     names = sorted(entry.name for entry in visible_entries(folder) if entry.is_file())
+    names.sort(key=lambda name: split_of(Path(name)) != "train")
     metadata = [name for name in names if name in METADATA]
     tables = [name for name in names if name.lower().endswith((".csv", ".tsv"))]
     if not (metadata or tables):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from sys import intern
 
-from digits.core.splits import SPLITS
+from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.data.sources.class_names import read_names, sort_labels
 from digits.data.sources.plan import (
     ImageFolder,
@@ -391,7 +391,7 @@ def plan_listings(
         present = set(split.groups)
         absent = [label for number, label in enumerate(names) if number not in present]
         if absent:
-            notes.warnings.append(f"Classes without {name} images: {listed(absent)}.")
+            notes.warnings.append(f"Classes without {SPLIT_TITLES[name].lower()} images: {listed(absent)}.")
     return Plan(ClassIndex.of(names), splits, names, notes.warnings, notes.unusable, required_groups=2)
 
 

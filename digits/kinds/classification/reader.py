@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import structs
 
+from digits.core.splits import SPLIT_TITLES
 from digits.data.images.endings import LeftOut
 from digits.data.images.lists import (
     ImageList,
@@ -327,10 +328,12 @@ def plan(
 
 def _say_classes(scan: Scan, progress: Progress) -> None:
     """Report the number of images in the classes, and those of the smallest and of the largest class."""
-    images, classes = count_of(scan.count, "image"), count_of(len(scan.classes), "class")
-    progress.say(f"{progress.at_least}{images} in {progress.at_least.lower()}{classes}.")
     counts = {item.label: len(item.files) for item in scan.classes if item.files}
-    if counts and not progress.is_partial and min(counts.values()) < max(counts.values()):
+    if not counts:
+        return
+    images, classes = count_of(scan.count, "image"), count_of(len(counts), "class")
+    progress.say(f"{progress.at_least}{images} in {progress.at_least.lower()}{classes}.")
+    if not progress.is_partial and min(counts.values()) < max(counts.values()):
         fewest, most = (extreme(counts, key=counts.__getitem__) for extreme in (min, max))
         progress.say(
             f"The smallest class is “{fewest}” with {count_of(counts[fewest], 'image')}, "
@@ -356,14 +359,15 @@ def need_two_classes(scan: Scan, kept: list[ClassFolder], warnings: list[str]) -
     if not scan.count:
         raise _without_images(scan)
     root = show(str(scan.root))
-    left_out = warnings[-1] if len(kept) < len(scan.classes) else ""
+    left_out = warnings[-1:] if len(kept) < len(scan.classes) else []
+    remedy = "Add images, or lower the minimum number of images per class."
     if not kept:
-        raise UnusableSource(f"No class in {root} has enough images.", left_out)
+        raise UnusableSource(f"No class in {root} has enough images.", " ".join([*left_out, remedy]))
     if len(kept) == 1:
+        needed = "Classification requires at least two, each in its own folder directly below this one."
         raise UnusableSource(
             f"Only one class with enough images was found in {root}: {kept[0].label}.",
-            left_out
-            or "Classification requires at least two, each in its own folder directly below this one.",
+            " ".join([*(left_out or remarks(scan)), remedy if left_out else needed]),
         )
 
 
@@ -473,7 +477,8 @@ def _matched(
         )
     if unknown:
         warnings.append(
-            f"Folders in {root} without a class of that name in the training images: {listed(unknown)}."
+            f"Folders in {root} are left out, because the training images have no class of that name: "
+            f"{listed(unknown)}."
         )
     split = SplitPlan(ImageFolder(scan.root))
     kept = large_enough(Scan(scan.root, known), bounds.minimum, warnings)
@@ -486,7 +491,7 @@ def _matched(
     present = set(split.groups)
     missing = [item.label for number, item in enumerate(classes) if number not in present]
     if missing:
-        warnings.append(f"Classes without {name} images: {listed(missing)}.")
+        warnings.append(f"Classes without {SPLIT_TITLES[name].lower()} images: {listed(missing)}.")
     if not split.files:
-        raise UnusableSource(f"No class in {root} has enough images for {name}.")
+        raise UnusableSource(f"No class in {root} has enough images for {SPLIT_TITLES[name].lower()}.")
     return split

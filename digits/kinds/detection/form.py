@@ -14,6 +14,7 @@ from wtforms.validators import Length, NumberRange, Optional, ValidationError
 from digits.core import schema
 from digits.core.remote import is_address
 from digits.core.splits import SPLITS
+from digits.data.images.lists import need_an_image
 from digits.data.sources.declared_splits import describe_splits
 from digits.data.sources.plan import UnusableSource, listed, show
 from digits.data.tables.contents import refuse_run_lengths_in
@@ -269,8 +270,10 @@ class DatasetForm(
             if not sources:
                 with as_field_error():
                     refuse_run_lengths_in(Path(images.data))
+                    need_an_image(Path(images.data))
                 raise ValidationError(
-                    f"No annotations found in {show(images.data)}. Enter a folder or a file."
+                    f"No annotations found in {show(images.data)}. Enter the folder or the file that contains them, or "
+                    "draw the boxes first: choose “Label images” on the home page."
                 )
             with as_field_error():
                 lists = self.find_lists(root, sources)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from werkzeug.datastructures import MultiDict
 
 from digits.core.errors import DigitsError
 from digits.data.sources.class_folders import find_datasets
+from digits.data.sources.dataset_folder import find
 from digits.kinds import kind_named
 
 # The kinds and methods of sources. The first group in which some accept a source says the most about it.
@@ -38,23 +40,45 @@ def recognize(form: Any, kind: str) -> list[OtherKind]:
         return []
     own = kind, form.source.method
     for group in () if form.source_addresses() else GROUPS:
-        found = [_accepted(form, *each, path) for each in group if each != own]
-        if others := [each for each in found if each]:
-            return others
+        accepted = [found for each in group if each != own if (found := _accepted(form, *each, path))]
+        # Boxes can also be annotations for masks, unless these are read.
+        if others := accepted if len(accepted) < 2 else [each for each in accepted if _is_read(each[1])]:
+            return [other for other, _ in others]
     return []
 
 
-def _accepted(form: Any, kind: str, method: str, path: str) -> OtherKind | None:
+def _table_in(folder: str) -> list[str]:
+    """Return the training table in a folder, for sources that are not a folder."""
+    with contextlib.suppress(DigitsError, OSError):
+        contents = find(folder)
+        contents.need_tables()
+        return [str(path) for path in contents.tables["train"][:1] if str(path) != folder]
+    return []
+
+
+def _accepted(form: Any, kind: str, method: str, path: str) -> tuple[OtherKind, Any] | None:
+    """Return the kind that accepts the source at ``path``, or the table in it, and its form."""
     named = kind_named(kind)
     form_type = named.load("form").DatasetForm
     source = next(source for source in form_type.SOURCES if source.method == method)
-    fields = {"method": method, source.scanned_paths[0]: path}
     meta = {name: getattr(form.meta, name) for name in ("data_roots", "remote", "job_folder")}
-    other = form_type(MultiDict(fields), meta=meta)
-    try:
-        if other.are_of_source(other.complete_source()) or other.are_of_source(other.check_source()):
-            return None
-    except (DigitsError, OSError):
-        return None
-    is_first = source is form_type.SOURCES[0]
-    return OtherKind(kind, named.title + ("" if is_first else f" ({source.title})"), fields)
+    title = named.title + ("" if source is form_type.SOURCES[0] else f" ({source.title})")
+    for place in (path, *_table_in(path)):
+        fields = {"method": method, source.scanned_paths[0]: place}
+        other = form_type(MultiDict(fields), meta=meta)
+        with contextlib.suppress(DigitsError, OSError):
+            if not (
+                other.are_of_source(other.complete_source()) or other.are_of_source(other.check_source())
+            ):
+                return OtherKind(kind, title, fields), other
+    return None
+
+
+def _is_read(form: Any) -> bool:
+    # Imported late, because it imports this module.
+    from digits.kinds.forms import previews
+
+    with contextlib.suppress(DigitsError, OSError):
+        previews.read_part(form.draft(), previews.PartialProgress())
+        return True
+    return False

@@ -225,7 +225,7 @@ def summarize(
             if has_databases(recipe):
                 folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
                 recipe, converted = convert_source(recipe, folder, progress, SAMPLE_RECORDS)
-            plan = read_source(_for_summary(recipe), progress)
+            plan = read_part(recipe, progress)
             if form.meta.adds_to:
                 _match(form.meta.adds_to, plan.target, progress)
             if converted:
@@ -293,10 +293,10 @@ def _recipe_of(form: Any, is_valid: bool) -> Any:
     return form.draft()
 
 
-def _for_summary(recipe: CreateDataset) -> CreateDataset:
-    """Return ``recipe`` with the splits that the source declares, and without a limit of unusable images."""
+def read_part(recipe: CreateDataset, progress: PartialProgress) -> Plan:
+    """Plan ``recipe`` with the splits that the source declares, and without a limit of unusable images."""
     undivided = {"pct_val": 0.0, "pct_test": 0.0} if isinstance(recipe, CreateWithShares) else {}
-    return structs.replace(recipe, max_unusable_percent=100.0, **undivided)
+    return read_source(structs.replace(recipe, max_unusable_percent=100.0, **undivided), progress)
 
 
 def _describe(plan: Plan, recipe: CreateDataset, notes: Sequence[str], progress: PartialProgress) -> None:

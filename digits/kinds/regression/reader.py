@@ -102,11 +102,13 @@ def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -
     rows = table.first_rows(_DETECTION_ROWS)
     cells = {place: [row[place] for row in rows if place < len(row) and row[place]] for place in places}
     texts = [place for place in places if cells[place] and not any(map(is_number, cells[place]))]
-    if are_chosen and texts:
+    if texts and (are_chosen or (texts == places and not any(map(_is_float, cells[texts[0]])))):
         raise UnusableSource(
             f"The column “{show(table.columns[texts[0]])}” of {show(table.path.name)} contains text, such as "
             f"“{show(cells[texts[0]][0][:80])}”.",
-            "Choose columns of numbers.",
+            "Choose columns of numbers."
+            if are_chosen
+            else "Write numbers like 1.5, or create a dataset of classes.",
         )
     numbers = [place for place in places if place not in texts]
     indexes = [place for place in numbers if table.is_index(place)]
@@ -125,6 +127,15 @@ def _columns_of_numbers(table: TableFile, places: list[int], are_chosen: bool) -
             f"{' and '.join(left_out)}; only {listed(names[place] for place in targets)} {verb} used."
         )
     return targets
+
+
+def _is_float(text: str) -> bool:
+    """Return whether ``text`` is a number, also one that is not finite."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _ranges(names: list[str], values: NDArray[np.float64]) -> str:

@@ -280,12 +280,12 @@ def _folder_of(contents: Contents, split: str, folder: Path) -> Path:
 
 def report_each(tables: dict[str, SplitTable], progress: Progress) -> Iterator[tuple[str, SplitTable]]:
     """Yield each split with its table, and report that the table is read."""
-    files = {split: table.paths for split, table in tables.items()}
-    if sum(map(len, files.values())) > 1:
-        progress.say(f"{describe_files(files)}.")
     for split, table in tables.items():
         progress.reading(f"Reading {show(table.name)}")
         yield split, table
+    files = {split: table.paths for split, table in tables.items()}
+    if sum(map(len, files.values())) > 1:
+        progress.say(f"{describe_files(files)}.")
 
 
 def need_same_columns(name: str, columns: list[str], train: list[str]) -> None:

@@ -65,7 +65,7 @@ def test_the_files_of_each_split(
         ([VALIDATION], "", "None of the Parquet files is for training: validation-00000"),
         ([VALIDATION], "data/train*", r"No file matches .*train\*"),
         (["train/metadata.csv", "test/a.png"], "", "test has no metadata.csv or metadata.jsonl"),
-        (["train/a/a.png"], "", "contains no Parquet files and neither metadata.csv nor"),
+        (["train/a/a.png"], "", "contains no table"),
     ],
 )
 def test_incomplete_datasets_are_refused(tmp_path: Path, files: list[str], path: str, message: str) -> None:

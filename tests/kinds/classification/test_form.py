@@ -108,7 +108,7 @@ def test_parquet_files_become_a_dataset(forms: Forms, folder: Path) -> None:
     pq.write_table(content, forms.data / "hub" / "train.parquet", row_group_size=5)
     fields = {"method": "huggingface", "dataset_folder": forms.data / "hub"}
     found = forms.summary(**fields)
-    assert found.facts[:2] == ["Parquet: 1 file for train.", "24 rows with a label each."]
+    assert found.facts[:2] == ["Parquet: train.parquet for training.", "24 rows with a label each."]
     assert found.table_head == ["image (image)", "label (label)"]
     assert found.bars == EIGHT_OF_EACH
     twins = [forms.create(**fields, **SIZE, folder_pct_val=25, seed=3) for _ in range(2)]
@@ -190,7 +190,11 @@ def test_classes_in_file_names_are_suggested_and_used(tmp_path: Path) -> None:
             "metadata.csv may list the images: choose the source “Hugging Face” (method=huggingface).",
         ),
         ("labels.csv", "labels.csv may list the images: choose the source “CSV files” (method=csv)."),
-        ("notes.txt", ""),
+        (
+            "notes.txt",
+            "Put the images of each class into a folder of its own, or label them first: choose “Label images” on the "
+            "home page.",
+        ),
     ],
 )
 def test_a_folder_without_classes_is_refused_with_the_source_of_its_table(
@@ -200,6 +204,4 @@ def test_a_folder_without_classes_is_refused_with_the_source_of_its_table(
     Image.new("RGB", (8, 8)).save(forms.data / "1.png")
     (forms.data / name).write_text("file_name,label\n1.png,a\n")
     (error,) = forms.errors(folder_train=forms.data)["folder_train"]
-    assert error.endswith(
-        f"{forms.data} has none, and 1 image directly in it.{' ' if advice else ''}{advice}"
-    )
+    assert error.endswith(f"{forms.data} has none, and 1 image directly in it. {advice}")

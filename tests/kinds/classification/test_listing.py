@@ -65,7 +65,7 @@ def test_a_text_file_lists_paths_with_spaces_and_class_indexes(tmp_path: Path) -
     assert train.files == ["a  b.png", "c 0.png", "d.png"]
     assert train.targets == train.groups == [1, 0, 1]
     assert made.groups == ["cat", "dog", "bird"] and set(made.splits) == {"train"}
-    assert "Classes without train images: bird." in made.warnings
+    assert "Classes without training images: bird." in made.warnings
     assert any("3 images of train.txt not found: line 1: a  b.png; line 3" in text for text in made.warnings)
 
 

@@ -54,7 +54,7 @@ def test_chosen_features_and_a_labels_file_take_precedence(tmp_path: Path) -> No
     )
     made = plan(source)
     assert made.groups == ["warm", "cold", "unused"] and made.splits["train"].targets == [0, 1, 0, 1]
-    assert "Classes without train images: unused." in made.warnings
+    assert "Classes without training images: unused." in made.warnings
     with pytest.raises(UnusableSource, match="no feature “x”") as error:
         plan(LabeledRecords(train=str(path), image_feature="x"))
     assert "image/encoded" in error.value.hint

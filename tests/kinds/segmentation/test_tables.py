@@ -144,8 +144,8 @@ def test_a_dataset_of_the_hub_becomes_a_dataset(tmp_path: Path) -> None:
     found = forms.summary(**fields)
     assert found.table_head == ["label (label image)", "number", "pixel_values (image)"]
     assert found.facts[:3] == [
-        "2 files for train, 1 file for test.",
         "12 rows with an image and a label image each.",
+        "2 files for training, test-00000-of-00001.parquet for test.",
         "2 classes: background, class 1.",
     ]
     assert found.bars == [("background", 12), ("class 1", 12)] and not found.problems
