@@ -44,13 +44,15 @@ def is_id(text: str) -> bool:
 class Summary(Struct, kw_only=True):
     """Results displayed in job lists, stored so that lists do not read events or products.
 
-    ``last_accuracy`` is in percent; ``ranges`` are those of `Metrics.ranges`; ``record_bytes`` is the size of a
-    finished dataset's records.
+    ``last_accuracy`` is in percent; ``snapshot_values`` are the validation metrics of the default snapshot of a
+    finished training; ``ranges`` are those of `Metrics.ranges`; ``record_bytes`` is the size of a finished dataset's
+    records.
     """
 
     sparkline: list[float] = field(default_factory=list)
     last_accuracy: float | None = None
     last_values: dict[str, float] = field(default_factory=dict)
+    snapshot_values: dict[str, float] = field(default_factory=dict)
     ranges: dict[str, MetricRange] = field(default_factory=dict)
     record_bytes: Count | None = None
 

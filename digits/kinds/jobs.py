@@ -135,17 +135,17 @@ JOB_TYPES: dict[str, type[Job]] = {job_type.type: job_type for job_type in (Data
 
 
 def last_metric(model: Job, dataset: Job | None) -> tuple[str, float] | None:
-    """Return the name and latest value of the model's main metric.
+    """Return the name and value of the model's main metric: the latest one, or that of the snapshot once it is done.
 
     This is an accuracy, which networks of any kind can report, or else that of the dataset's kind, or the loss. A
     training that failed or was aborted has none: it is not that of a finished model.
     """
     if model.status in (Status.ERROR, Status.ABORT):
         return None
-    accuracy = model.summary.last_accuracy
-    if accuracy is not None:
-        return ACCURACY.name, accuracy / 100
-    values = model.summary.last_values
+    summary = model.summary
+    values = (summary.snapshot_values if model.status is Status.DONE else {}) or summary.last_values
+    if summary.last_accuracy is not None:
+        return ACCURACY.name, values.get(ACCURACY.name, summary.last_accuracy / 100)
     kind = dataset.data_kind if values and isinstance(dataset, DatasetJob) else None
     name = choose_metric(kind.metric, values) if kind else ""
     return (name, values[name]) if name else None

@@ -64,7 +64,8 @@ class Metric:
     def format(self, value: float) -> str:
         """Format a value, such as ``93.3%``, ``31.2 dB`` or ``0.931``. Only all is ``100.0%``."""
         if self.unit == "%":
-            decimals = 1 if value >= 1 else next((n for n in (1, 2, 3) if round(100 * value, n) < 100), 4)
+            # The ends of intervals are 1 but for rounding.
+            decimals = next((n for n in (1, 2, 3, 4) if round(100 * value, n) < 100), 1)
             return f"{100 * value:.{decimals}f}%"
         return " ".join(filter(None, (format_number(value), self.unit)))
 

@@ -17,6 +17,7 @@ from digits.core.errors import NotReady, explain
 from digits.core.files import UnreadableFile, make_folder, remove_partial_writes
 from digits.core.job import DamagedJob, DeviceRequest, Job
 from digits.core.metrics.series import Metrics
+from digits.core.model_job import ModelJob
 from digits.core.recipe import FILE_NAME as RECIPE_FILE
 from digits.core.status import Status
 from digits.core.task import Failure, Task, TaskState
@@ -345,8 +346,10 @@ class Scheduler:
                 return False
             if run.exit is not None:
                 status, failure = verdict(run.exit, task.state, self._runner.last_lines(run))
-                if job.type == "model":
+                if isinstance(job, ModelJob):
                     summarize(job, task.state.metrics)
+                    snapshot = in_thread(job.snapshots).default
+                    job.summary.snapshot_values = dict(snapshot.metrics) if snapshot else {}
                 self._end(job, task, status, failure, run.exit.at, run.exit.seconds)
         return True
 

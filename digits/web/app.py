@@ -230,6 +230,7 @@ def _add_page_tools(app: Flask, settings: Settings, services: Services, auth: Au
             "url_prefix": settings.url_prefix,
             "username": shown_username(request),
             "needs_login": auth.is_required(request.environ),
+            "offers_login": not auth.admits_own_user,  # which needs no name
             "chooses_compute": lambda: bool(services.clusters.names) or len(services.devices.gpus()) > 1,
             "tensorflow": services.tensorflow,
             "storage_problem": services.store.problem,

@@ -38,6 +38,7 @@ def add_filters(app: Flask) -> None:
     app.add_template_filter(epoch_label, "epoch")
     app.add_template_filter(count_of, "count_of")
     app.add_template_filter(without_unit)
+    app.add_template_filter(milliseconds, "milliseconds")
     app.add_template_filter(sparkline, "sparkline")
     app.add_template_filter(bins, "bins")
     app.add_template_filter(ticks, "ticks")
@@ -61,6 +62,13 @@ def duration(seconds: float | None) -> str:
         count, left = divmod(left, length)
         parts += [f"{count} {symbol}"] if count else []
     return " ".join(parts)
+
+
+def milliseconds(count: float) -> str:
+    """Return a short time, such as ``4.2 ms``, ``69 ms`` or ``11.5 s``."""
+    if count >= 1000:
+        return f"{count / 1000:.1f} s"
+    return f"{count:.0f} ms" if count >= 10 else f"{count:.1f} ms"
 
 
 def ago(at: float, now: float | None = None) -> str:

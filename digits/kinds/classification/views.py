@@ -23,8 +23,7 @@ class Views(views.Views[CreateClassification]):
     balancing = ("none", "class_weights", "sampling")
     checks_labels = True
     invitation = (
-        "Assign each image to one class. From folders, text or CSV files, a Hugging Face dataset, "
-        "TFRecord files, or DIGITS 4–6 databases."
+        "Assign each image to one class. From folders, tables, TFRecord files, or DIGITS 4–6 databases."
     )
     infer = "Classify"
     infer_title = "Classify an image"

@@ -136,7 +136,7 @@ class Submission:
             return ""
         path = next((str(form[name].data) for name in form.source.scanned_paths if form[name].data), "")
         parts = [part for part in re.sub(r"\.(\w{1,4}|tfrecords?)$", "", path).split("/") if part]
-        if parts and (parts[-1] in COMMON_NAMES or re.search(r"[*?\[]", parts[-1])):
+        while parts and (parts[-1] in COMMON_NAMES or re.search(r"[*?\[]", parts[-1])):
             parts.pop()
         return parts[-1] if parts else ""
 

@@ -181,7 +181,7 @@ class VersionForm(JobForm):
     def validate(self, *arguments: Any, **keywords: Any) -> bool:
         if not super().validate(*arguments, **keywords):
             return False
-        if self.edits.words or self.additions() or self._has_changed_settings():
+        if self.edits.words or self.additions() or self.has_changed_settings():
             return True
         self.edits.errors = ["Nothing would change. Add images, change some in Explore, or change a setting."]
         return False
@@ -203,7 +203,7 @@ class VersionForm(JobForm):
         shares = self.pct_val.data, self.pct_test.data
         return (self.keep.data or 100) < 100 or shares != (None, None)
 
-    def _has_changed_settings(self) -> bool:
+    def has_changed_settings(self) -> bool:
         inherited = _image_settings(self.meta.manifest).values()
         return self._chooses_records() or any(
             self[name].data != value for name, value in inherited if name in self
@@ -226,7 +226,7 @@ class VersionForm(JobForm):
             self.added_folder.words if added else "",
             _in_words(before),
             about + (_in_words(left) or "none"),
-            bool(words or added) or self._has_changed_settings(),
+            bool(words or added) or self.has_changed_settings(),
         )
 
     def _with_added(self, added: NewImages, after: Counter[str], before: dict[str, int]) -> Counter[str]:

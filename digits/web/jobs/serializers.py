@@ -234,7 +234,7 @@ def _detail(job: Job) -> str:
 
 
 def metric_words(job: Job) -> str:
-    """Format the latest value of a model's main metric, such as ``Accuracy 93.2%``, or return an empty string."""
+    """Format the value of a model's main metric, such as ``Accuracy 93.2%``, or return an empty string."""
     found = last_metric(job, _dataset_of(job))
     if found is None:
         return ""

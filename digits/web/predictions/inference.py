@@ -169,6 +169,7 @@ def _shown(choice: ViewChoice, recent: Recent, name: str, **context: Any) -> Res
         fitting=fitting(choice.kind, prediction),
         snapshot=recent.snapshot,
         milliseconds=recent.milliseconds,
+        truth=recent.truth,
         predictions=prediction.predictions,
         picture=prediction.picture if own_views.draws_on_image or choice.view else None,
         shown=choice.context(prediction),
@@ -290,7 +291,7 @@ def _predict_outputs(job: ModelJob, kind: Kind) -> tuple[Recent, dict[str, Any]]
         target=manifest.target if manifest else None,
     )
     words = f"Epoch {epoch_label(snapshot.epoch)}"
-    return Recent(job.id, prediction, words, answer["milliseconds"]), layers
+    return Recent(job.id, prediction, words, answer["milliseconds"], item.truth), layers
 
 
 def _arrays(outputs: Sequence[Mapping[str, Any]], bodies: Iterable[bytearray]) -> dict[str, NDArray[Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from io import SEEK_END, BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -22,15 +23,19 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import InputRequest, views_of
 from digits.runtime.offload import in_thread
 from digits.runtime.trash import SMALL_BYTES
-from digits.web.records.images import find_dataset, open_record
+from digits.web.records.images import find_dataset, finished_manifest, open_record
 from digits.web.services import services
 
 
 @dataclass(frozen=True)
 class Input:
-    """What a model predicts from: an image file on the server, one in the request, or an array of ``pixels``."""
+    """What a model predicts from: an image file on the server, one in the request, or an array of ``pixels``.
+
+    ``truth`` is the target of a record in words.
+    """
 
     source: Path | FileStorage | NDArray[Any]
+    truth: str = ""
 
     @property
     def pixels(self) -> NDArray[Any] | None:
@@ -66,7 +71,7 @@ def input_of(job: ModelJob) -> Input:
     dataset = services().store.find(job.dataset_id)
     record = request.values.get("record", "").strip()
     if record and not _has_image():
-        return Input(_record_pixels(job, record))
+        return _read_record(job, record)
     if isinstance(dataset, DatasetJob) and views_of(dataset.data_kind).has_input:
         pixels = _read_input(dataset)
         if pixels is not None:
@@ -85,16 +90,18 @@ def _read_input(dataset: DatasetJob) -> NDArray[Any] | None:
     return in_thread(views_of(dataset.data_kind).read_input, dataset.kind_recipe, inputs)
 
 
-def _record_pixels(job: ModelJob, text: str) -> NDArray[Any]:
-    """Return the pixels of a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
+def _read_record(job: ModelJob, text: str) -> Input:
+    """Return a record of the dataset of ``job``, such as ``val/12``; raises BadRequest or NotFound."""
     split, _, digits = text.rpartition("/")
     number = parse_integer(digits)
     if number is None or number < 0:
         raise BadRequest(f"“{text[:40]}” is not a record.", "Send its split and its number, such as val/12.")
     dataset = find_dataset(job.dataset_id)
-    image = in_thread(open_record(dataset, split, number, StoredImage.of))
+    describe = partial(views_of(dataset.data_kind).describe_record, finished_manifest(dataset))
+    read = open_record(dataset, split, number, lambda record: (StoredImage.of(record), describe(record)))
+    image, truth = in_thread(read)
     try:
-        return services().decoder.run(RecordArray(image)).as_array()
+        return Input(services().decoder.run(RecordArray(image)).as_array(), truth)
     except UnreadableFile as error:
         raise NotFound("The record cannot be read.", str(error)) from error
 

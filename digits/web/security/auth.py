@@ -52,17 +52,17 @@ class Auth:
         self._hasher = argon2.PasswordHasher()
         self._password_hash = self._hashed(password)
         self._port = port
-        self._admit_own_user = admit_own_user
+        self.admits_own_user = admit_own_user
 
     def is_required(self, environ: Mapping[str, Any]) -> bool:
         """Whether this request requires a login."""
         if not (self.token or self._password_hash):
             return False
-        return not self._admit_own_user or self._why_not_own(environ) != ""
+        return not self.admits_own_user or self._why_not_own(environ) != ""
 
     def why_required(self, environ: Mapping[str, Any]) -> str:
         """Why this request requires a login although the server's own user needs none, as a sentence; or empty."""
-        return self._why_not_own(environ) if self._admit_own_user else ""
+        return self._why_not_own(environ) if self.admits_own_user else ""
 
     def refusal(self, environ: Environ) -> RefusalError:
         """Return a redirect to the login page, or 401 for programs, for a request that requires a login."""

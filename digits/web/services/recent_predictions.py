@@ -15,12 +15,16 @@ MAX_BYTES = 128 << 20
 
 @dataclass(frozen=True)
 class Recent:
-    """A prediction of the model job ``job_id`` with the snapshot of this name for users, in ``milliseconds``."""
+    """A prediction of the model job ``job_id`` with the snapshot of this name for users, in ``milliseconds``.
+
+    ``truth`` is the target of the record that it is for, in words.
+    """
 
     job_id: str
     prediction: Prediction
     snapshot: str
     milliseconds: float
+    truth: str = ""
 
 
 class RecentPredictions:

@@ -82,7 +82,7 @@ def test_boxes_become_a_model_that_detects_objects(site: Site) -> None:
     assert "a score of at least 95%" in higher and "No object" in higher
     assert sum(map(sum, at_best[:-1])) == found["objects"] == sum(map(sum, found["matrices"][-1][:-1]))
     if "No mistakes." not in page:
-        assert "Worst mistakes" in page and 'data-status="found"' in page and re.search(r"F1 \d+% · ", page)
+        assert "Worst images" in page and 'data-status="found"' in page and re.search(r"F1 \d+% · ", page)
     _, page = site.compare_with_worse(model, dataset)
     assert (
         "is better by the most" in page and re.search(r">F1 \d+%[^<]* <bdi", page) and 'class="box"' in page

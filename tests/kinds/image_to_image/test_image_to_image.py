@@ -61,7 +61,7 @@ def test_a_network_learns_to_remove_noise(site: Site) -> None:
     assert "Validation PSNR (dB)" in site.get(f"/models/{model}").text
 
     result, page = site.evaluate(model)
-    assert "Worst mistakes" in page
+    assert "Worst images" in page
     assert result["metrics"]["ssim"] > values["ssim"][0]
     assert 'src="data:image/png' in page and "PSNR (dB)" in page and "SSIM" in page
     assert re.search(r"PSNR [\d.]+ dB", page)

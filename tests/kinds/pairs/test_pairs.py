@@ -41,7 +41,7 @@ def test_class_folders_become_a_model_that_compares_images(site: Site) -> None:
     assert values["auc"][-1] > 0.9 and values["best_accuracy"][-1] > 0.8
     result, page = site.evaluate(model)
     assert result["details"]["curves"][0]["auc"] == pytest.approx(result["metrics"]["auc"])
-    assert 'id="curve-threshold"' in page and "Worst mistakes" in page
+    assert 'id="curve-threshold"' in page and "Worst pairs" in page
     sorting = f"evaluation={model}/{result['name']}&db=val"
     shown = site.get(f"/datasets/{KIND}/explore?job_id={dataset}&{sorting}")
     assert shown.status_code == 200 and "Sorted by the error" in shown.text

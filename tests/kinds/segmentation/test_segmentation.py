@@ -97,7 +97,7 @@ def test_folders_become_a_model_that_predicts_masks(site: Site, monkeypatch: pyt
     assert np.sum(result["details"]["pixels"]) == 20 * 20 * result["records"]
     assert "Confusion matrix" in page and f"evaluation={model}" in page
     if errors.max() > 0:
-        assert "Worst mistakes" in page
+        assert "Worst images" in page
         assert page.count('alt="Prediction"') == page.count('<img class="mask" src="data:image/png') > 0
         assert f"IoU {100 * (1 - errors.max()):.0f}% · " in page and "% foreground" in page
     else:

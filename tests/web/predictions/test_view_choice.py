@@ -58,7 +58,7 @@ def test_a_prediction_is_shown_in_any_view_that_fits(
     assert '<option value="text-classification">' not in page
 
     part = site.client.post(url, data=fields, headers=PART).text
-    assert 'data-views="all-raw-data"' in part and "70.00%" in part
+    assert 'data-views="all-raw-data"' in part and "70.0%" in part
     recent = re.findall(r'data-recent="([^"]+)"', part)[0]
     raw = site.client.get(recent, query_string={"view_extension_id": "all-raw-data"}, headers=PART).text
     assert len(asked) == 1
