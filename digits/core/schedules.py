@@ -208,7 +208,8 @@ def preview(
     """
     steps = PREVIEW_POINTS - 1
     head_steps = min(1.0, head_fraction) * steps
-    head = [percent for percent in range(PREVIEW_POINTS) if percent < head_steps]
+    # A training that ends with its head phase takes no step of the rest.
+    head = [percent for percent in range(PREVIEW_POINTS) if percent < head_steps or head_steps == steps]
     rate = LearningRate(schedule, 1.0, steps - head_steps)
     factors = [rate.factors(percent - head_steps) for percent in range(len(head), PREVIEW_POINTS)]
     start = [_half_cosine(head_rate, 0.0, percent / head_steps) for percent in head]

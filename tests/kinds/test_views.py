@@ -43,7 +43,8 @@ def test_metrics_are_grouped_into_charts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"), [(0.8864, "88.6%"), (1.0, "100.0%"), (0.9996, "99.96%"), (0.99999999, "100.0%"), (0.0, "0.0%")]
+    ("value", "words"),
+    [(0.8864, "88.6%"), (1.0, "100.0%"), (0.9996, "99.96%"), (0.99999999, "100.0%"), (0.0, "0.0%")],
 )
 def test_percents_are_not_rounded_to_all(value: float, words: str) -> None:
     assert Metric("accuracy", "Accuracy", "%").format(value) == words

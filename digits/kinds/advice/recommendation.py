@@ -328,8 +328,7 @@ _CLASSES = ("image-classification",)
 _LABELS = (*_CLASSES, "image-multilabel")
 _NUMBERS = ("image-regression",)
 _TUNED = (
-    "{images}: fine-tuning {network} from ImageNet weights is usually far more accurate than training from scratch, "
-    "and faster."
+    "{images}: fine-tuning {network} is usually far more accurate than training from scratch, and faster."
 )
 
 # The first rule that applies and has a network is taken.
@@ -348,8 +347,8 @@ RULES = (
     ),
     Rule(
         "up to 20,000 color images of at least 24×24", (*_LABELS, *_NUMBERS), ("efficientnetlite",),
-        "{images} of {size} pixels, which are enlarged: fine-tuning {network} from ImageNet weights is usually far "
-        "more accurate than training from scratch.",
+        "{images} of {size} pixels, which are enlarged: fine-tuning {network} is usually far more accurate than "
+        "training from scratch.",
         fine_tuning, True,
         lambda facts, resources: facts.has_small_photos,
     ),
@@ -390,8 +389,7 @@ RULES = (
     ),
     Rule(
         "at least 64×64", ("image-segmentation",), ("segmenter", "segmenter_resnet50"),
-        "{images} with masks: fine-tuning {network} from ImageNet weights is usually far more accurate than training "
-        "from scratch.",
+        "{images} with masks: fine-tuning {network} is usually far more accurate than training from scratch.",
         fine_tuning_to_masks, True, _is_large,
     ),
     Rule(

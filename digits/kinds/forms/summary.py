@@ -14,7 +14,7 @@ from digits.data.sources.plan import show
 from digits.kinds.forms.dataset_recommendation import Advice
 from digits.kinds.forms.other_kinds import OtherKind
 
-MAX_BARS = 12
+MAX_BARS = 20
 
 
 @dataclass

@@ -165,7 +165,7 @@ class FormPage:
                 raise BadRequest(f"{form.train_epochs.label.text}: {form.train_epochs.errors[0]}")
             rates = self.submission.rates()
             first, last = (format_number(rates[0][at]) for at in (0, -1))
-            words = f"Constant at {first}." if first == last else f"From {first} to {last}."
+            words = f"From {first} to {last}." if len(set(rates[0])) > 1 else f"Constant at {first}."
             words += f" {len(rates)} models, one per rate." if len(rates) > 1 else ""
         except BadRequest as error:
             rates, words = [], error.message
