@@ -31,7 +31,8 @@ class Collection:
     """The labeled images of the job in ``folder`` before the place ``until`` in its log, with those of its ``classes``.
 
     ``answer`` is the field of the form. ``names`` are the classes by id, without deleted ones. What these leave out is
-    counted in ``left_out``, and the images in ``counts`` by split; ``sizes`` are those of the first ones.
+    counted in ``left_out``, and the images in ``counts`` by split; ``sizes`` are those of the first ones, and
+    ``trained`` the classes that training images, or objects in them, have.
     """
 
     folder: Path
@@ -41,6 +42,7 @@ class Collection:
     left_out: Counter[str] = field(default_factory=Counter)
     counts: Counter[str] = field(default_factory=Counter)
     sizes: list[Size] = field(default_factory=list)
+    trained: set[int] = field(default_factory=set)
     are_gray: bool = True
 
     def __post_init__(self) -> None:
@@ -59,6 +61,8 @@ class Collection:
                 if entry is not None and self._is_usable(entry):
                     image = images.read(number)
                     self.counts[image.split] += 1
+                    if image.split == "train":
+                        self.trained |= self._classes_of(entry)
                     self.are_gray &= image.is_gray
                     self.sizes += [image.size] if len(self.sizes) < MOST_MEASURED else []
                     yield Labeled(image, entry)
@@ -72,6 +76,10 @@ class Collection:
             self.left_out["image without some of the numbers"] += 1
             return False
         return True
+
+    def _classes_of(self, entry: Entry) -> set[int]:
+        own = [entry.label] if isinstance(entry.label, int) else [item.class_ for item in entry.objects or []]
+        return {*own} & self.names.keys()
 
     def objects(self, entry: Entry) -> list[Object]:
         """Return the objects of classes that are not deleted."""

@@ -97,6 +97,13 @@ class _Freezing:
                 f"No training image is labeled yet; {counts.total():,} others are.",
                 "Label more images. The split of each one is fixed.",
             )
+        if self.form.field == "label" and len(collection.trained) < 2:
+            (name,) = (collection.names[number] for number in collection.trained)
+            raise BadRequest(
+                f"All labeled training images have the class “{name}”.", "Label some of another class, too."
+            )
+        if self.form.field == "objects" and not collection.trained:
+            raise BadRequest("No labeled training image has an object.", "Draw some objects first.")
         sync_tree(self.folder)
         missing = [SPLIT_TITLES[split].lower() for split in SPLITS if not counts[split]]
         return build_recipe(

@@ -208,6 +208,22 @@ def test_a_dataset_needs_a_training_image(tmp_path: Path) -> None:
         labels.freeze()
 
 
+def test_a_dataset_of_boxes_needs_an_object_in_a_training_image(tmp_path: Path) -> None:
+    labels = Labels(tmp_path, DETECTION, "cat")
+    labels.save(0, objects=[])
+    labels.save(2, objects=[Object(class_=0, box=(0, 0, 9, 9))])  # for validation
+    with pytest.raises(BadRequest, match="No labeled training image has an object"):
+        labels.freeze()
+
+
+def test_a_dataset_of_classes_needs_two_in_training_images(tmp_path: Path) -> None:
+    labels = Labels(tmp_path, "image-classification", "cat", "dog", "-gone")
+    for image, label in enumerate((0, 2, 1, 1)):
+        labels.save(image, label=label)
+    with pytest.raises(BadRequest, match="All labeled training images have the class “cat”"):
+        labels.freeze()
+
+
 def test_downloads_of_boxes_are_read_again(detection: Labels, tmp_path: Path) -> None:
     for name, file in (("yolo", "labels"), ("voc", "Annotations")):
         folder = tmp_path / name
