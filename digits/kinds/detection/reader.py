@@ -134,10 +134,18 @@ def read(recipe: CreateDetection, progress: Progress) -> Plan:
         raise none_usable(sum((source.checks.ignored for source in objects.values()), Counter()))
     splits, groups = _plan_splits(recipe, parts, classes)
     warnings += _class_remarks(classes, parts)
-    most = max((len(boxes) for part in parts.values() for boxes in part.boxes), default=0)
+    counts = {
+        file: len(boxes)
+        for part in parts.values()
+        for file, boxes in zip(part.files, part.boxes, strict=True)
+    }
+    most = max(counts.values(), default=0)
     if most > MAX_OBJECTS:
+        crowded = [file for file, count in counts.items() if count > MAX_OBJECTS]
         raise UnusableSource(
-            f"An image has {most:,} objects.", f"At most {MAX_OBJECTS:,} objects per image are supported."
+            f"An image has {most:,} objects, and more than {MAX_OBJECTS:,} per image are not supported: "
+            f"{listed(crowded)}.",
+            "Leave these images out, or label groups of objects as one.",
         )
     target = Boxes.of(classes, most)
     plan = Plan(target, splits, groups, warnings, notes.unusable, padding=recipe.padding)

@@ -27,7 +27,7 @@ State = Literal["unlabeled", "labeled", "reviewed", "skipped"]
 STATES = ("none", "unlabeled", "labeled", "reviewed", "skipped")
 # Those of images that are part of a dataset.
 FINISHED = ("labeled", "reviewed")
-MAX_OBJECTS = 10_000
+MAX_OBJECTS = 5000
 # The endings of tables.
 TABLES = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
 _ROUNDED = 1e-6

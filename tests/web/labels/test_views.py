@@ -147,7 +147,7 @@ def test_reviews_are_by_somebody_else(site: Site, job: str) -> None:
         {"objects": [{"class": 0, "box": [1, 2, 1.5, 30]}]},
         {"objects": [{"class": 9, "box": [1, 2, 20, 30]}]},
         {"objects": [{"class": 0, "box": [1, 2, float("nan"), 30]}]},
-        {"objects": [BOX] * 10_001},
+        {"objects": [BOX] * 10_000},
         {"label": 0},
         {"edit": ""},
         {"state": "none"},
