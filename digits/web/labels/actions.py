@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def name_in(sent: dict[str, Any]) -> str:
     return name
 
 
-def dataset_in(sent: dict[str, Any]) -> DatasetJob | None:
+def dataset_in(sent: Mapping[str, Any]) -> DatasetJob | None:
     """Return the dataset with whose labels a request begins; raises BadRequest if it has no image files."""
     if not sent.get("dataset"):
         return None

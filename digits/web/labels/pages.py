@@ -29,7 +29,7 @@ from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.labels import gain
-from digits.web.labels.actions import SAMPLE, described, find, sample_above
+from digits.web.labels.actions import SAMPLE, dataset_in, described, find, sample_above
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.responses.representation import render_in_turns
 from digits.web.security.sessions import current_username
@@ -61,7 +61,14 @@ class LabelsForm(JobForm):
 
 @blueprint.get("/labels/new")
 def new() -> str:
-    return render_template("labels_new.html", form=LabelsForm(request.args))
+    """Show the form, for labels that begin with those of a ``dataset`` if there is one in the URL."""
+    dataset = dataset_in(request.args)
+    values = {"kind": dataset.data_kind.name, "name": dataset.name} if dataset else {}
+    return render_template(
+        "labels_new.html",
+        form=LabelsForm(request.args, data=values),
+        dataset=serializers.row(dataset) if dataset else None,
+    )
 
 
 @blueprint.get("/labels/<job_id>")

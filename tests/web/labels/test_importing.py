@@ -223,6 +223,8 @@ def test_images_begin_with_tables(
 def test_labels_begin_with_a_dataset(site: Site) -> None:
     folder = bars(site.data / "bars of a dataset")
     dataset = site.dataset(dataset_name="bars", folder_train=str(folder), folder_pct_val=25)
+    page = site.get(f"/labels/new?dataset={dataset}", headers={"Accept": "text/html"}).text
+    assert f'name="dataset" value="{dataset}"' in page and 'value="bars"' in page
     job = create(site, "classification", folder="", classes=[], dataset=dataset)
     labels = site.json(f"/labels/{job}.json")
     assert (labels["kind"], labels["folder"]) == ("images/classification", str(folder))
