@@ -14,7 +14,7 @@ const DRAG_DISTANCE = 6;
 /** Starts the editor of `box`, the gallery of the dataset `box.dataset.dataset`, and of the large view `dialog`. */
 export function startEditing(box, dialog) {
   const failed = (error) => {
-    toast(`The changes are not saved. ${error.message} ${error.hint}`, 'danger');
+    toast(`${error.status === 409 ? '' : 'The changes are not saved. '}${error.message} ${error.hint}`, 'danger');
     draw();
   };
   const edits = new RecordEdits(JSON.parse(box.dataset.edits), box.dataset.editsUrl, failed);

@@ -6,7 +6,7 @@ from flask import Blueprint, Response, jsonify, make_response, request
 
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
-from digits.data.sources.plan import count_of, listed
+from digits.data.sources.plan import listed
 from digits.kinds.labeling.corrections import corrections_of, images_of
 from digits.kinds.labeling.log import Conflicts, Correction
 from digits.runtime.offload import in_thread
@@ -57,9 +57,10 @@ def update(job_id: str) -> Response:
     except Conflicts as conflict:
         others = conflict.entries
         people = sorted({entry.by for entry in others.values() if entry.by})
+        names = listed(row.path for row in book.rows([*others]))
         message = (
-            f"{count_of(len(others), 'image')} labeled again since the dataset was made: "
-            f"{listed(row.path for row in book.rows([*others]))}{f', by {listed(people)}' if people else ''}."
+            "Not saved, because the labels have changed since the dataset was made: "
+            f"{names}{f', by {listed(people)}' if people else ''}."
         )
         body = error_body(request.path, message, "Outdated", f"Correct them in “{job.name}”.")
         return make_response(jsonify({**body, "records": [records[image] for image in others]}), 409)
