@@ -49,6 +49,7 @@ from digits.web.models import (
     check_views,
     form_views,
     pretrained,
+    retraining,
     tensorboard,
 )
 from digits.web.models import views as model_views
@@ -166,6 +167,7 @@ def create_app(
         label_views,
         corrections,
         label_pages,
+        retraining,
     ):
         app.register_blueprint(views.blueprint)
     add_activities(app, ACTIVITIES)

@@ -3,9 +3,10 @@
 import { toast } from './dialog.js';
 import { button, element } from './element.js';
 import { countOf } from './format.js';
-import { getJson, request, uniqueName, wordsOf } from './http.js';
+import { RequestError, formData, getJson, request, uniqueName, wordsOf } from './http.js';
 import { KEYS, typesText } from './label_keys.js';
 import { KINDS } from './label_values.js';
+import { join } from './live.js';
 import { IGNORED } from './mask.js';
 import { Outbox } from './outbox.js';
 import { bounds } from './shapes.js';
@@ -17,8 +18,8 @@ const LISTED = 200;
 
 const find = (id) => document.getElementById(id);
 const box = find('label');
-const { url, job, field, classes, count, user, n: first } = JSON.parse(box.dataset.labels);
-const shownClasses = classes.filter((item) => !item.is_deleted);
+const { url, job, field, classes, count, user, limits, n: first } = JSON.parse(box.dataset.labels);
+const shownClasses = () => classes.filter((item) => !item.is_deleted);
 // Identifies this tab to the server, which gives its images to nobody else.
 const client = uniqueName().slice(0, 60);
 const image = find('label-image');
@@ -42,24 +43,22 @@ const outbox = await Outbox.open(job, {
     if (current?.n === n) current.rev = rev;
   },
   refused,
-  shown: (waiting, error) => {
-    find('label-saved').textContent = error ? `Not saved yet: ${wordsOf(error)}` : waiting || encoding.size ? 'Saving…' : 'All changes are saved.';
+  shown: (waiting, unsaved, error) => {
+    find('label-saved').textContent = error ? `Not saved yet: ${wordsOf(error)}` : waiting || encoding.size ? 'Saving…' : unsaved.length ? '' : 'All changes are saved.';
+    listUnsaved(unsaved);
   },
 });
 
 // Saving
 
-async function post({ n, job: ofJob, isRefused, mask, ...change }) {
-  const body = JSON.stringify({ ...change, ...(mask && { mask: await base64(mask) }) });
-  return (await request(`${url}/images/${n}.json`, { method: 'POST', body, headers: { 'Content-Type': 'application/json' } })).json();
+async function post({ n, job: ofJob, problem, mask, ...change }) {
+  const answer = new Blob([JSON.stringify(change)], { type: 'application/json' });
+  const [most, size] = mask ? [limits[0], mask.size + answer.size] : [limits[1], answer.size];
+  const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+  // The server would close the connection without an answer.
+  if (size > 0.99 * most) throw new RequestError(`${mask ? 'The mask' : 'The answer'} has ${megabytes(size)}; at most ${megabytes(0.99 * most)} can be saved.`, { status: 413, hint: mask ? 'Paint larger areas of the same class.' : 'Draw fewer objects, or fewer corners.' });
+  return (await request(`${url}/images/${n}.json`, { method: 'POST', body: mask ? formData({ answer: await answer.text(), mask }) : answer })).json();
 }
-
-const base64 = (blob) =>
-  new Promise((resolve) => {
-    const reader = new FileReader();
-    reader.onload = () => resolve(reader.result.split(',')[1]);
-    reader.readAsDataURL(blob);
-  });
 
 /** Saves what is on the page. Without objects, an image that is labeled is known to be empty. */
 function save(state = 'labeled') {
@@ -85,13 +84,28 @@ function save(state = 'labeled') {
 
 window.addEventListener('beforeunload', (event) => encoding.size && event.preventDefault());
 
+/** Lists the changes that the server refuses, with the reasons. */
+function listUnsaved(unsaved) {
+  const words = `${unsaved.length.toLocaleString('en')} not saved`;
+  Object.assign(find('label-unsaved'), { hidden: !unsaved.length, textContent: words });
+  const row = ({ n, problem }) =>
+    element('li', 'stack stack-tight', element('p', 'small', element('b', '', `Image ${n + 1}: `), problem),
+      element('div', 'row', button('button button-small', 'Open', () => (find('label-problems').close(), turn(() => open(n)))), button('button button-small button-danger', 'Discard', () => discard(n))));
+  find('label-problems').querySelector('ul').replaceChildren(...unsaved.map(row));
+  if (!unsaved.length) find('label-problems').close();
+}
+
+/** Shows image `n` as the server has it, instead of a change that it refuses. */
+function discard(n) {
+  outbox.drop(n);
+  if (current?.n === n) turn(() => open(n));
+}
+
 /** Shows a change that the server refused, because it is wrong or somebody else labeled the image. */
 function refused({ n }, error) {
-  if (error.status === 400) {
-    toast(`Image ${n + 1}: ${wordsOf(error)}`, 'danger', 12);
-    outbox.drop(n);
-    if (current?.n === n) turn(() => open(n));
-    return null;
+  if (error.status !== 409) {
+    toast(`Image ${n + 1} is not saved: ${wordsOf(error)}`, 'danger', 12);
+    return loadClasses(); // one of them may have been deleted
   }
   const dialog = find('label-conflict');
   const { entry } = error.body;
@@ -105,10 +119,7 @@ function refused({ n }, error) {
         return;
       }
       if (dialog.returnValue === 'mine') outbox.resend(n, entry.rev);
-      else {
-        outbox.drop(n);
-        if (current?.n === n) turn(() => open(n));
-      }
+      else discard(n);
       resolve();
     };
   });
@@ -247,6 +258,8 @@ const actions = {
   redo: () => canvas.isLocked || canvas.redo(),
   fit: () => canvas.zoom.reset(),
   help: () => find('label-help').showModal(),
+  unsaved: () => find('label-problems').showModal(),
+  retry: () => outbox.retry(),
   hide: () => {
     canvas.isHidden = !canvas.isHidden;
     canvas.draw();
@@ -285,10 +298,10 @@ function listObjects() {
   while (list.children.length > listed.length) list.lastChild.remove();
   for (const [at, object] of listed.entries()) {
     const item = list.children[at] ?? list.appendChild(element('li', '', button('button button-small', '', () => canvas.select(canvas.objects[at]))));
-    const { name, color } = classes[object.class] ?? { name: '?', color: '#888888' };
-    const words = `${name}${object.rings ? ', polygon' : ''}${object.from ? ', proposed' : ''}`;
-    if (item.title !== words) {
-      item.title = words;
+    const { name, color, is_deleted: isDeleted } = classes[object.class] ?? { name: '?', color: '#888888' };
+    const words = `${name}${isDeleted ? ', deleted class' : ''}${object.rings ? ', polygon' : ''}${object.from ? ', proposed' : ''}`;
+    if (item.dataset.shown !== words + color) {
+      Object.assign(item, { title: words }).dataset.shown = words + color;
       item.firstChild.replaceChildren(element('span', { class: 'class-swatch', '--color': color }), element('span', 'clipped', words));
     }
     item.firstChild.setAttribute('aria-pressed', String(object === selected));
@@ -315,20 +328,47 @@ for (const [tool, words, key] of labels.tools) {
   find('label-tools').prepend(made);
 }
 find('label-tools').prepend(...[...find('label-tools').querySelectorAll('[data-tool]')].reverse());
-find('label-classes')?.append(
-  ...[...shownClasses, ...(field === 'mask' ? [{ id: IGNORED, name: 'Not trained', color: '#808080' }] : [])].map(({ id, name, color }, at) => {
-    const made = button('button button-small', '', () => choose(id));
-    made.setAttribute('aria-pressed', 'false');
-    classButtons.set(id, made);
-    made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[at] ? element('kbd', '', labels.keys[at].toUpperCase()) : '');
-    return made;
-  }),
-);
+
+function listClasses() {
+  const ignored = field === 'mask' ? [{ id: IGNORED, name: 'Not trained', color: '#808080' }] : [];
+  classButtons.clear();
+  find('label-classes')?.replaceChildren(
+    ...[...shownClasses(), ...ignored].map(({ id, name, color }, at) => {
+      const made = button('button button-small', '', () => choose(id));
+      made.setAttribute('aria-pressed', 'false');
+      classButtons.set(id, made);
+      made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[at] ? element('kbd', '', labels.keys[at].toUpperCase()) : '');
+      return made;
+    }),
+  );
+  shown();
+}
+
+/** Shows the classes as somebody has changed them. */
+function setClasses(fresh) {
+  classes.splice(0, classes.length, ...fresh);
+  labels.useClasses();
+  listClasses();
+}
+
+async function loadClasses() {
+  const fresh = await getJson(`${url}.json`).catch(() => null);
+  if (fresh) setClasses(fresh.classes);
+}
+
+listClasses();
+join(job);
+document.addEventListener('job-update', ({ detail }) => detail.job_id === job && detail.attribute === 'classes' && setClasses(detail.value));
+document.addEventListener('live-joined', ({ detail }) => detail.missed && loadClasses());
 
 // Keys
 
 const toolKeys = Object.fromEntries(labels.tools.map(([tool, , key]) => [key, () => canvas.setTool(tool)]));
-const classKeys = Object.fromEntries(shownClasses.slice(0, labels.keys.length).map(({ id }, at) => [labels.keys[at], () => choose(id)]));
+function classKey(key) {
+  const at = labels.keys.indexOf(key);
+  const found = at < 0 ? null : shownClasses()[at];
+  return found && (() => choose(found.id));
+}
 const NUDGES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 const keys = {
   ArrowRight: actions.next,
@@ -356,7 +396,6 @@ const keys = {
   '?': actions.help,
   '/': () => find('label-search')?.focus(),
   ...toolKeys,
-  ...classKeys,
 };
 
 document.addEventListener('keydown', (event) => {
@@ -368,7 +407,8 @@ document.addEventListener('keydown', (event) => {
     return;
   }
   if (at.closest?.('button, a, summary') && (key === 'Enter' || key === ' ')) return;
-  let act = keys[key.length === 1 ? key.toLowerCase() : key];
+  const plain = key.length === 1 ? key.toLowerCase() : key;
+  let act = classKey(plain) ?? keys[plain];
   if (event.ctrlKey || event.metaKey) act = { z: event.shiftKey ? actions.redo : actions.undo, Z: actions.redo, y: actions.redo }[key];
   else if (key === ' ') act = () => pan(true);
   else if (event.shiftKey && NUDGES[key]) act = () => canvas.nudge?.(...NUDGES[key]);

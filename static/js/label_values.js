@@ -2,7 +2,7 @@
 //
 // Each has a `canvas`; `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted; `choose`
 // applies a class, and `chosen` are the ids of the classes to mark; `isEmpty` tells whether there are no labels.
-// `classes` are those of the job by id, deleted ones included.
+// `classes` are those of the job by id, deleted ones included; call `useClasses` after they have changed.
 
 import { element } from './element.js';
 import { request } from './http.js';
@@ -15,11 +15,24 @@ const DIGITS = [...'1234567890'];
 // Letters that mean nothing else on the page.
 const LETTERS = [...'qwtyuiogjklzn'];
 
-class Objects {
-  tools = [['box', 'Box', 'b'], ['polygon', 'Polygon', 'p'], ['select', 'Select', 'v']];
+/** What is drawn, with a class for what is drawn next. */
+class Drawn {
   keys = DIGITS;
 
+  choose(id) {
+    this.canvas.setClass(id);
+  }
+
+  useClasses() {
+    this.canvas.useClasses();
+  }
+}
+
+class Objects extends Drawn {
+  tools = [['box', 'Box', 'b'], ['polygon', 'Polygon', 'p'], ['select', 'Select', 'v']];
+
   constructor(frame, image, options) {
+    super();
     this.canvas = new ObjectCanvas(frame, image, options);
   }
 
@@ -38,17 +51,13 @@ class Objects {
   get chosen() {
     return [this.canvas.selected?.class ?? this.canvas.class];
   }
-
-  choose(index) {
-    this.canvas.setClass(index);
-  }
 }
 
-class Masks {
+class Masks extends Drawn {
   tools = [['brush', 'Brush', 'b'], ['polygon', 'Outline', 'p'], ['fill', 'Fill', 'g']];
-  keys = DIGITS;
 
   constructor(frame, image, options) {
+    super();
     this.canvas = new MaskCanvas(frame, image, options);
   }
 
@@ -66,10 +75,6 @@ class Masks {
 
   get chosen() {
     return [this.canvas.class];
-  }
-
-  choose(index) {
-    this.canvas.setClass(index);
   }
 }
 
@@ -99,6 +104,8 @@ class Values {
     this.canvas = new Picture(frame, image);
     Object.assign(this, { changed, shown });
   }
+
+  useClasses() {}
 
   load(entry, { width, height }) {
     this.canvas.setSize(width, height);
@@ -163,12 +170,20 @@ class Numbers extends Values {
 
   constructor(frame, image, options) {
     super(frame, image, options);
-    this.fields = options.classes.filter((item) => !item.is_deleted).map(({ id, name }) => {
+    this.options = options;
+    this.useClasses();
+  }
+
+  useClasses() {
+    const { classes, panel } = this.options;
+    const row = ({ id, name }) => {
       const field = element('input', { class: 'input', type: 'number', step: 'any', id: `number-${id}` });
       field.addEventListener('change', () => this.change(this.fields.map((other) => [other.id, other.field.valueAsNumber])));
-      options.panel.append(element('label', 'stack stack-tight small', name, field));
-      return { id, field };
-    });
+      return { id, field, label: element('label', 'stack stack-tight small', name, field) };
+    };
+    this.fields = classes.filter((item) => !item.is_deleted).map(row);
+    panel.replaceChildren(...this.fields.map(({ label }) => label));
+    this.chosen = this.read({ numbers: Object.fromEntries(this.chosen) });
   }
 
   read({ numbers = {} }) {

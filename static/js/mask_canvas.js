@@ -19,17 +19,25 @@ export class MaskCanvas extends ImageCanvas {
   /** `classes` are [{id, name, color}, …]. Calls `changed` after changes of pixels, and `shown` when tool or class change. */
   constructor(frame, image, { classes, changed, shown }) {
     super(frame, image);
-    Object.assign(this, { classes, changed, shown, class: classes.find(({ id, is_deleted }) => id !== BACKGROUND && !is_deleted)?.id ?? BACKGROUND, tool: 'brush', radius: 0, isErasing: false, mask: new Mask(1, 1), line: null });
+    Object.assign(this, { classes, changed, shown, class: IGNORED + 1, tool: 'brush', radius: 0, isErasing: false, mask: new Mask(1, 1), line: null });
+    this.useClasses();
+    this.canvas.addEventListener('dblclick', () => this.finish());
+  }
+
+  pointer = 'crosshair';
+
+  /** Takes over changed classes: another one is chosen instead of a deleted one. */
+  useClasses() {
+    const { classes } = this;
+    if (this.class !== IGNORED && (classes[this.class]?.is_deleted ?? true)) this.class = classes.find(({ id, is_deleted: isDeleted }) => id !== BACKGROUND && !isDeleted)?.id ?? BACKGROUND;
     this.colors = new Uint32Array(256);
     for (const { id, color } of classes) {
       const [red, green, blue] = color.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
       this.colors[id] = id === BACKGROUND ? 0 : ((OPACITY << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     }
     this.colors[IGNORED] = ((OPACITY << 24) | 0x808080) >>> 0;
-    this.canvas.addEventListener('dblclick', () => this.finish());
+    this.draw();
   }
-
-  pointer = 'crosshair';
 
   /** Shows the mask of another image; null for one without labels. */
   load(mask, width, height) {

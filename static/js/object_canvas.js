@@ -24,8 +24,15 @@ export class ObjectCanvas extends ImageCanvas {
   /** `classes` are [{name, color}, …] by id. Calls `changed` after changes of objects, and `shown` when others are selected. */
   constructor(frame, image, { classes, changed, shown }) {
     super(frame, image);
-    Object.assign(this, { classes, changed, shown, objects: [], selectedId: null, corner: null, class: classes.find(({ is_deleted }) => !is_deleted)?.id ?? 0, tool: 'box', dragged: null, anchor: null, line: null });
+    Object.assign(this, { classes, changed, shown, objects: [], selectedId: null, corner: null, class: -1, tool: 'box', dragged: null, anchor: null, line: null });
+    this.useClasses();
     this.canvas.addEventListener('dblclick', () => this.finish());
+  }
+
+  /** Takes over changed classes: another one is chosen instead of a deleted one. */
+  useClasses() {
+    if (this.classes[this.class]?.is_deleted ?? true) this.class = this.classes.find(({ is_deleted: isDeleted }) => !isDeleted)?.id ?? 0;
+    this.draw();
   }
 
   get selected() {

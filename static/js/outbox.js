@@ -1,12 +1,14 @@
 // Changes that the server has not confirmed. They are in the browser's database before they are sent, so that neither a
 // closed tab nor a stopped server loses one; the server ignores a change that it already has.
 
-import { uniqueName } from './http.js';
+import { uniqueName, wordsOf } from './http.js';
 
 const DATABASE = 'digits-labels';
 const STORE = 'changes';
 const SEND_MILLISECONDS = 300;
 const RETRY_MILLISECONDS = [1000, 2000, 5000];
+// No answer, a login that has expired, a busy server, or a full disk: all changes wait. Others concern one change.
+const TEMPORARY = [0, 401, 403, 408, 429, 502, 503, 504, 507];
 
 export class Outbox {
   #database = null;
@@ -16,16 +18,17 @@ export class Outbox {
   #failures = 0;
 
   /**
-   * Opens the changes of a job. `send` posts one and resolves to {rev}; if it rejects with an error that has the status
-   * 400 or 409, the change is kept and given to `refused` with the error, otherwise it is sent again. `shown` is called
-   * with the number of changes that wait and the last error.
+   * Opens the changes of a job. `send` posts one and resolves to {rev}. If it rejects with a temporary error, it is sent
+   * again. Otherwise the change is kept with the `problem`, given to `refused` with the error, and others go on: it is
+   * sent again after another change of the image, `retry`, or when the page is opened. `shown` is called with the number
+   * of changes to send, those with a problem, and the last temporary error.
    */
   static async open(job, { send, answered, refused, shown }) {
     const outbox = new Outbox();
     Object.assign(outbox, { job, send, answered, refused, shown });
     try {
       outbox.#database = await asked(Object.assign(indexedDB.open(DATABASE, 1), { onupgradeneeded: ({ target }) => target.result.createObjectStore(STORE) }));
-      for (const change of await asked(outbox.#store().getAll(IDBKeyRange.bound([job], [job, []])))) outbox.#waiting.set(change.n, { ...change, isRefused: false });
+      for (const change of await asked(outbox.#store().getAll(IDBKeyRange.bound([job], [job, []])))) outbox.#waiting.set(change.n, { ...change, problem: '' });
     } catch {
       // A private window may have no database: changes wait in memory only.
     }
@@ -50,22 +53,36 @@ export class Outbox {
     const before = this.find(n);
     // The server may have saved those whose response was lost.
     const earlier = before ? [...(before.earlier ?? []), before.edit].slice(-1000) : [];
-    this.#keep({ ...change, job: this.job, n, rev: before?.rev ?? rev, edit: uniqueName(), earlier });
+    this.#keep({ ...change, job: this.job, n, rev: before?.rev ?? rev, edit: uniqueName(), earlier, problem: '' });
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.flush(), SEND_MILLISECONDS);
   }
 
   /** Bases a refused change on another revision, and sends it again. */
   resend(n, rev) {
-    const { isRefused, ...change } = this.find(n);
-    this.#keep({ ...change, rev, edit: uniqueName() });
+    this.#keep({ ...this.find(n), rev, edit: uniqueName(), problem: '' });
     return this.flush();
+  }
+
+  /** Sends all refused changes again. */
+  retry() {
+    for (const change of this.#refused) this.#keep({ ...change, problem: '' });
+    return this.flush();
+  }
+
+  get #refused() {
+    return [...this.#waiting.values()].filter(({ problem }) => problem);
+  }
+
+  #show(error = null) {
+    const refused = this.#refused;
+    this.shown(this.#waiting.size - refused.length, refused, error);
   }
 
   drop(n) {
     this.#waiting.delete(n);
     this.#write((store) => store.delete([this.job, n]));
-    this.shown(this.#waiting.size);
+    this.#show();
   }
 
   /** Sends what waits; resolves when the server has confirmed it or does not answer. */
@@ -77,7 +94,7 @@ export class Outbox {
 
   async #run() {
     let change;
-    while ((change = [...this.#waiting.values()].find(({ isRefused }) => !isRefused))) {
+    while ((change = [...this.#waiting.values()].find(({ problem }) => !problem))) {
       try {
         const answer = await this.send(change);
         this.#failures = 0;
@@ -87,13 +104,14 @@ export class Outbox {
         else if (later) this.#keep({ ...later, rev: answer.rev });
         this.answered(change.n, answer);
       } catch (error) {
-        if (error.status === 400 || error.status === 409) {
-          const refused = { ...this.find(change.n), isRefused: true };
+        if (!TEMPORARY.includes(error.status)) {
+          if (this.find(change.n) !== change) continue; // a later change, which may be right
+          const refused = { ...change, problem: wordsOf(error) };
           this.#keep(refused);
           await this.refused(refused, error);
           continue;
         }
-        this.shown(this.#waiting.size, error);
+        this.#show(error);
         this.#timer = setTimeout(() => this.flush(), RETRY_MILLISECONDS[Math.min(this.#failures++, RETRY_MILLISECONDS.length - 1)]);
         return;
       }
@@ -103,7 +121,7 @@ export class Outbox {
   #keep(change) {
     this.#waiting.set(change.n, change);
     this.#write((store) => store.put(change, [change.job, change.n]));
-    this.shown(this.#waiting.size);
+    this.#show();
   }
 
   #store() {

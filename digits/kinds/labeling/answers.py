@@ -5,7 +5,7 @@ Coordinates are pixels of the image as it is displayed, from its top left corner
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -103,7 +103,7 @@ class Entry(Answer, kw_only=True):
     """A line of the log: an answer about an ``image``, whose entries ``rev`` numbers from 1.
 
     ``prev`` is the place of the entry before in the log, -1 for the first one. Entries that were accepted together have
-    the same ``batch``.
+    the same ``batch``. ``source`` is the model and the run whose proposal was accepted, or seen by the person.
     """
 
     image: Whole
@@ -113,6 +113,24 @@ class Entry(Answer, kw_only=True):
     by: str = ""
     prev: int = -1
     batch: str = ""
+    source: str = ""
+
+
+def classes_of(answer: Any) -> Sequence[int]:
+    """Return the classes of an answer or a proposal, those of all objects."""
+    if answer.label is not UNSET:
+        return [answer.label]
+    return [item.class_ for item in answer.objects] if answer.objects else answer.labels or ()
+
+
+def digest(answer: Any) -> int:
+    """Return a number that differs if answers do in the class, the labels, or the classes of the objects.
+
+    It is 0 for other answers.
+    """
+    if all(value is UNSET for value in (answer.label, answer.labels, answer.objects)):
+        return 0
+    return hash(tuple(sorted(classes_of(answer)))) or 1
 
 
 class Form:
@@ -129,7 +147,10 @@ class Form:
     reads_tables: ClassVar[bool] = True
 
     def check(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
-        """Raise BadRequest unless ``answer`` is about an image of this ``size`` and classes with these ``ids``."""
+        """Raise BadRequest unless ``answer`` is about an image of this ``size`` and classes with these ``ids``.
+
+        The process that decodes a mask checks its classes.
+        """
         others = [name for name in FIELDS if name != self.field and getattr(answer, name) is not UNSET]
         if others:
             raise BadRequest(f"Here, images have “{self.field}”, not “{others[0]}”.")
@@ -147,9 +168,9 @@ class Form:
     def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         """Raise BadRequest for values that are impossible."""
 
-    def classes(self, answer: Answer) -> Iterator[int]:
-        """Yield the ids of the classes in an answer; they may repeat."""
-        raise NotImplementedError
+    def classes(self, answer: Answer) -> Iterable[int]:
+        """Return the ids of the classes in an answer; they may repeat."""
+        return classes_of(answer)
 
     def fields_of(self, folder: str, labels: str) -> dict[str, str]:
         """Return the fields of the form of datasets that read the ``labels``, a path, of the images in ``folder``."""
@@ -172,10 +193,6 @@ class OneClass(Form):
     field = "label"
     source_fields = ("image_folder", "folder_train")
 
-    def classes(self, answer: Answer) -> Iterator[int]:
-        if answer.label is not UNSET:
-            yield answer.label
-
     def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
         return Answer(label=ids[int(value)])
 
@@ -187,9 +204,6 @@ class Labels(Form):
 
     def is_missing(self, answer: Answer) -> bool:
         return False
-
-    def classes(self, answer: Answer) -> Iterator[int]:
-        yield from answer.labels or ()
 
     def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         if answer.labels and len({*answer.labels}) < len(answer.labels):
@@ -204,7 +218,7 @@ class Numbers(Form):
     noun = "number"
     most_classes = MAX_TARGETS
 
-    def classes(self, answer: Answer) -> Iterator[int]:
+    def classes(self, answer: Answer) -> Iterable[int]:
         for name in answer.numbers or ():
             if not name.isascii() or not name.isdecimal() or str(int(name)) != name:
                 raise BadRequest(f"“{name[:40]}” is not the id of a number.")
@@ -227,9 +241,6 @@ class Objects(Form):
 
     def is_missing(self, answer: Answer) -> bool:
         return False
-
-    def classes(self, answer: Answer) -> Iterator[int]:
-        return (item.class_ for item in answer.objects or ())
 
     def check_values(self, answer: Answer, size: Size, ids: Collection[int]) -> None:
         objects = answer.objects or []
@@ -259,9 +270,6 @@ class Mask(Form):
     has_background = True
     formats = ("masks",)
     source_fields = ("feature_folder", "label_folder")
-
-    def classes(self, answer: Answer) -> Iterator[int]:
-        return iter(())  # the process that decodes the mask checks them
 
     def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
         table = np.full(IGNORED + 1, IGNORED, np.uint8)

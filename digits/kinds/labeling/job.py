@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, Struct, field, structs
@@ -78,6 +78,14 @@ class LabelsJob(Job, kw_only=True, eq=False):
     def shown_classes(self) -> list[LabelClass]:
         """The classes that are not deleted."""
         return [item for item in self.classes if not item.is_deleted]
+
+    def refuse_deleted(self, numbers: Iterable[int], before: Iterable[int]) -> None:
+        """Raise BadRequest for a deleted class that an image did not have ``before``: a page may not know it yet."""
+        for number in {*numbers} - {*before}:
+            if self.classes[number].is_deleted:
+                raise BadRequest(
+                    f"The class “{self.classes[number].name}” was deleted.", "Choose another one."
+                )
 
     def changed_classes(self, sent: dict[str, Any]) -> list[LabelClass]:
         """Return the classes after one is added, or that with the ``id`` in ``sent`` is changed or deleted.

@@ -22,7 +22,17 @@ from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile, make_folder, sync_folder, write_bytes
 from digits.core.schema import MAX_INTEGER, Whole
-from digits.kinds.labeling.answers import FIELDS, FINISHED, STATES, Answer, Entry, Sent, State
+from digits.kinds.labeling.answers import (
+    FIELDS,
+    FINISHED,
+    STATES,
+    Answer,
+    Entry,
+    Sent,
+    State,
+    classes_of,
+    digest,
+)
 from digits.kinds.labeling.proposals import Proposal
 
 LABELS_FILE = "labels.jsonl"
@@ -55,8 +65,9 @@ class Correction(NamedTuple):
     answer: Answer
 
 
-class _Class(Struct, rename={"class_": "class"}, gc=False):
+class _Class(Struct, rename={"class_": "class", "from_": "from"}, gc=False):
     class_: Whole
+    from_: str = ""
 
 
 class _Brief(Struct, gc=False):
@@ -67,21 +78,61 @@ class _Brief(Struct, gc=False):
     state: State = "labeled"
     seconds: float = 0.0
     proposed: bool = False
+    by: str = ""
     batch: str = ""
+    source: str = ""
     objects: list[_Class] | UnsetType = UNSET
     label: Whole | UnsetType = UNSET
     labels: list[Whole] | UnsetType = UNSET
+    mask: str | UnsetType = UNSET
+
+
+class Values:
+    """A set of values for each image. Few different sets occur: memory contains the number of that of an image."""
+
+    def __init__(self) -> None:
+        self._sets: dict[tuple[Any, ...], int] = {(): 0}
+        self._numbers = array("I")
+
+    def extend(self, missing: int) -> None:
+        self._numbers.extend([0] * missing)
+
+    def __setitem__(self, image: int, values: Iterable[Any]) -> None:
+        self._numbers[image] = self._sets.setdefault(tuple(sorted({*values})), len(self._sets))
+
+    def count(self) -> Counter[Any]:
+        """Return the numbers of images by value."""
+        counts = np.bincount(self._numbers_of_sets()).tolist()
+        total: Counter[Any] = Counter()
+        for found, count in zip([*self._sets], counts, strict=False):
+            for value in found:
+                total[value] += count
+        return total
+
+    def contain(self, value: Any) -> NDArray[np.bool_]:
+        """Return for each image whether it has a value."""
+        numbers = self._numbers_of_sets()
+        have = np.array([value in found for found in [*self._sets]])
+        result: NDArray[np.bool_] = have[numbers]
+        return result
+
+    def _numbers_of_sets(self) -> NDArray[np.uint32]:
+        """Return a copy, because another thread may save meanwhile."""
+        return np.frombuffer(self._numbers.tobytes(), np.uint32)
 
 
 class LabelLog:
-    """The entries in the ``folder`` of a job, which one thread at a time saves."""
+    """The entries in the ``folder`` of a job, which one thread at a time saves.
+
+    ``classes``, ``authors`` and ``models`` (those that proposed something) are those of the latest entries, and
+    ``answers`` the `digest` of what these say.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._path = folder, folder / LABELS_FILE
         self._places, self._revs = array("q"), array("I")
-        # The different sets of classes of an image, by number, and the number of the set of each image.
-        self._sets: dict[tuple[int, ...], int] = {(): 0}
-        self._classes = array("I")
+        self.classes, self.authors, self.models = Values(), Values(), Values()
+        self.answers = array("q")
         self._batches: dict[str, array[int]] = {}
         self.states = bytearray()
         self.cursor = 0
@@ -102,45 +153,25 @@ class LabelLog:
         if missing > 0:
             self._places.extend([-1] * missing)
             self._revs.extend([0] * missing)
-            self._classes.extend([0] * missing)
+            self.answers.extend([0] * missing)
+            for values in (self.classes, self.authors, self.models):
+                values.extend(missing)
             self.states.extend(bytes(missing))
 
     def _note(self, brief: _Brief, place: int) -> None:
         image = brief.image
         if image >= len(self.states):
             self.extend(image + 1)
-        if brief.label is not UNSET:
-            found: tuple[int, ...] = (brief.label,)
-        else:
-            items = (item.class_ for item in brief.objects) if brief.objects else brief.labels or ()
-            found = tuple(sorted({*items}))
+        self.classes[image] = classes_of(brief)
+        self.authors[image] = [brief.by] if brief.by else ()
+        sources = [brief.source, *(item.from_ for item in brief.objects or ())]
+        self.models[image] = [source.partition("/")[0] for source in sources if source]
+        self.answers[image] = 0 if brief.mask is not UNSET else digest(brief)
         if brief.batch:
             self._batches.setdefault(brief.batch, array("I")).append(image)
         elif brief.seconds and brief.state in FINISHED and STATES[self.states[image]] not in FINISHED:
             self.paces[brief.proposed].append(brief.seconds)
-        self._classes[image] = self._sets.setdefault(found, len(self._sets))
         self._places[image], self._revs[image], self.states[image] = place, brief.rev, _NUMBERS[brief.state]
-
-    @property
-    def of_classes(self) -> Counter[int]:
-        """The numbers of images by class."""
-        counts = np.bincount(self._numbers_of_sets()).tolist()
-        total: Counter[int] = Counter()
-        for found, count in zip([*self._sets], counts, strict=False):
-            for number in found:
-                total[number] += count
-        return total
-
-    def contain(self, label: int) -> NDArray[np.bool_]:
-        """Return for each image whether it has a class."""
-        numbers = self._numbers_of_sets()
-        have = np.array([label in found for found in [*self._sets]])
-        result: NDArray[np.bool_] = have[numbers]
-        return result
-
-    def _numbers_of_sets(self) -> NDArray[np.uint32]:
-        """Return a copy, because another thread may save meanwhile."""
-        return np.frombuffer(self._classes.tobytes(), np.uint32)
 
     def rev(self, image: int) -> int:
         """Return the number of the latest entry of an image, 0 without one."""
@@ -167,12 +198,18 @@ class LabelLog:
             place = entry.prev
 
     def save(
-        self, image: int, sent: Sent, by: str, mask: bytes | None = None, present: Sequence[int] = ()
+        self,
+        image: int,
+        sent: Sent,
+        by: str,
+        mask: bytes | None = None,
+        present: Sequence[int] = (),
+        source: str = "",
     ) -> int:
         """Save an answer durably, and return its number; one whose ``edit`` was saved before has no effect.
 
-        ``mask`` is a new mask, in which the classes ``present`` are. Raises Conflict, BadRequest, UnreadableFile and
-        OSError, and then saves nothing.
+        ``mask`` is a new mask, in which the classes ``present`` are; ``source`` is that of the `Entry`.
+        Raises Conflict, BadRequest, UnreadableFile and OSError, and then saves nothing.
         """
         rev, known = self.rev(image), None
         is_outdated = sent.rev > rev
@@ -191,6 +228,7 @@ class LabelLog:
             at=time.time(),
             by=by,
             prev=self._places[image] if known else -1,
+            source=source,
             **{name: getattr(sent, name) for name in ("edit", *Answer.__struct_fields__)},
         )
         if mask is not None:
@@ -208,15 +246,17 @@ class LabelLog:
         self.update()
         return new.rev
 
-    def accept(self, proposals: Iterable[Proposal], by: str, batch: str, masks: Path | None) -> int:
-        """Save ``proposals`` as labels of a ``batch``, with their masks in a folder; return their number.
+    def accept(
+        self, proposals: Iterable[Proposal], by: str, batch: str, masks: Path | None, source: str = ""
+    ) -> int:
+        """Save ``proposals`` of a ``source`` as a ``batch`` of labels, with their ``masks``; return their number.
 
         Raises UnreadableFile and OSError, and then saves nothing.
         """
         entries = []
         for proposal in proposals:
             answer = {name: getattr(proposal, name) for name in FIELDS}
-            entry = self._next(proposal.image, by, batch, **answer)
+            entry = self._next(proposal.image, by, batch, source=source, **answer)
             if masks is not None and proposal.mask is not UNSET:
                 entry.mask = f"{proposal.image}-{entry.rev}.png"
                 write_bytes(self._masks / entry.mask, (masks / proposal.mask).read_bytes())

@@ -23,7 +23,7 @@ from digits.core.files import UnreadableFile
 from digits.core.schema import Count, Fraction, NonNegative, UnixTime, Whole
 from digits.data.arrays import load_rows
 from digits.data.models.result_folders import ResultFolders
-from digits.kinds.labeling.answers import Entry, Object
+from digits.kinds.labeling.answers import Object, digest
 from digits.kinds.labeling.ordering import ORDER_FILE
 
 FOLDER = "predictions"
@@ -76,27 +76,32 @@ class Proposal(Struct, kw_only=True, omit_defaults=True, gc=False):
 class Proposals:
     """The proposals of the newest run in the ``folder`` of a job, as far as it is. ``run`` is None without one.
 
-    ``scores`` are those of the images.
+    ``scores`` are those of the images, -1 without a proposal, and ``answers`` the `digest` of what is proposed.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.run: Run | None = None
-        self._places, self.scores, self._cursor = array("q"), array("f"), 0
+        self._forget()
+
+    def _forget(self) -> None:
+        self._places, self.scores, self.answers, self._cursor = array("q"), array("f"), array("q"), 0
 
     def update(self) -> None:
         """Read the rows that are new; raises UnreadableFile."""
         newest = next(iter(RUNS.load_all(self._folder)), None)
         if newest is None or self.run is None or newest.id != self.run.id:
-            self._places, self.scores, self._cursor = array("q"), array("f"), 0
+            self._forget()
         self.run = newest
         if newest is None:
             return
         for brief, end in append_log.read(self._file, _Brief, self._cursor, below=self._folder):
             missing = brief.image + 1 - len(self._places)
             self._places.extend([-1] * missing)
-            self.scores.extend([0.0] * missing)
-            self._places[brief.image], self.scores[brief.image] = self._cursor, brief.score
+            self.scores.extend([-1.0] * missing)
+            self.answers.extend([0] * missing)
+            self._places[brief.image], self.answers[brief.image] = self._cursor, digest(brief)
+            self.scores[brief.image] = -1.0 if brief.error else brief.score
             self._cursor = end
 
     def is_current(self) -> bool:
@@ -113,6 +118,11 @@ class Proposals:
     def _file(self) -> Path:
         assert self.run is not None
         return self.folder / ROWS_FILE
+
+    @property
+    def source(self) -> str:
+        """The model and the run, as entries name them; empty without a run."""
+        return f"{self.run.model}/{self.run.id}" if self.run else ""
 
     @property
     def folder(self) -> Path:
@@ -140,9 +150,17 @@ class Proposals:
         return np.zeros(0, np.int32)
 
 
+class _Class(Struct, rename={"class_": "class"}, gc=False):
+    class_: Whole
+
+
 class _Brief(Struct, gc=False):
     image: Count
     score: Fraction = 0.0
+    objects: list[_Class] | UnsetType = UNSET
+    label: Whole | UnsetType = UNSET
+    labels: list[Whole] | UnsetType = UNSET
+    error: str = ""
 
 
 def propose(
@@ -194,17 +212,3 @@ def _propose_objects(
 def _entropy(chance: float) -> float:
     """Return the entropy of an event in bits."""
     return -sum(part * log(part, 2) for part in (chance, 1 - chance) if part > 0)
-
-
-def differs(proposal: Proposal, entry: Entry) -> bool:
-    """Return whether a proposal disagrees with an entry: in the class, the labels, or the classes of the objects."""
-    if proposal.label is not UNSET and entry.label is not UNSET:
-        return proposal.label != entry.label
-    if proposal.labels is not UNSET and entry.labels is not UNSET:
-        return {*proposal.labels} != {*entry.labels}
-    if proposal.objects is not UNSET and entry.objects is not UNSET:
-        proposed, labeled = (
-            sorted(item.class_ for item in side) for side in (proposal.objects, entry.objects)
-        )
-        return proposed != labeled
-    return False

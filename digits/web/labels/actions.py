@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
 from digits.core.recipe import Frozen
+from digits.data.sources.plan import count_of
 from digits.kinds import Kind
 from digits.kinds.forms import scanning
 from digits.kinds.forms.fields import NAME_LENGTH
@@ -54,6 +55,22 @@ def fields_of_request() -> dict[str, Any]:
     if not isinstance(sent, dict):
         raise BadRequest("Send a JSON object.")
     return sent
+
+
+def filters_of_request() -> dict[str, Any]:
+    """Return what the query of a request chooses besides the states and splits of images; raises BadRequest.
+
+    Scores are in percent.
+    """
+    above, below = (whole(request.args, name, None, 0, 100) for name in ("above", "below"))
+    return {
+        "label": whole(request.args, "label", None, 0),
+        "by": request.args.get("by", ""),
+        "model": request.args.get("model", ""),
+        "above": None if above is None else above / 100,
+        "below": None if below is None else below / 100,
+        "differs": flag(request.args, "differs"),
+    }
 
 
 def name_in(sent: dict[str, Any]) -> str:
@@ -129,7 +146,7 @@ def _recipe_of(kind: Kind, root: str, labels: str, folder: Path) -> dict[str, An
 def described(job: LabelsJob) -> Labels:
     book = book_of(job)
     states = services().scheduler.task_state(job, job.tasks[0])
-    of_classes = in_thread(lambda: book.log.of_classes)
+    of_classes = in_thread(book.log.classes.count)
     return describe(
         Labels,
         serializers.row(job),
@@ -149,8 +166,9 @@ def described(job: LabelsJob) -> Labels:
 
 def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:
     """Create a dataset with the ``name`` and the settings in a request; return it with what it lacks."""
-    name, book = name_in(sent), book_of(job)
+    book = book_of(job)
     count = len(book.find(FINISHED))
+    name = name_in({"name": f"{job.name[:150]}, {count_of(count, 'label')}", **sent})
     has_gpu = any(device.is_gpu for device in services().devices.list())
     with services().store.creation() as new_folder:
         folder = new_folder()
@@ -197,8 +215,4 @@ def accept_above(book: LabelBook, threshold: float) -> Accepted:
 
 
 def _above(book: LabelBook, threshold: float) -> NDArray[np.int64]:
-    scores = np.zeros(len(book.images), np.float32)
-    known = np.frombuffer(book.proposals.scores.tobytes(), np.float32)[: len(scores)]
-    scores[: len(known)] = known
-    numbers = book.find(OPEN, ["train"])
-    return numbers[scores[numbers] >= threshold]
+    return book.find(OPEN, ["train"], above=threshold)

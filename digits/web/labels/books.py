@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -19,7 +21,7 @@ from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import Correction, LabelLog
-from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals, differs
+from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
 
@@ -78,16 +80,49 @@ class LabelBook:
         return dict(zip(SPLITS, counts, strict=True))
 
     def find(
-        self, states: Collection[str], splits: Collection[str] = (), label: int | None = None
+        self,
+        states: Collection[str] = (),
+        splits: Collection[str] = (),
+        *,
+        label: int | None = None,
+        by: str = "",
+        model: str = "",
+        above: float | None = None,
+        below: float | None = None,
+        differs: bool = False,
     ) -> NDArray[np.int64]:
-        """Return the numbers of the images in one of the ``states``, of the ``splits`` and with the class ``label``."""
-        found = np.isin(self.states(), [STATES.index(state) for state in states])
+        """Return the numbers of the images in one of the ``states``, of the ``splits`` and with the class ``label``.
+
+        ``by`` is the author of their labels, and ``model`` one that has proposed them. The score of the newest proposal
+        is at least ``above`` and lower than ``below``. With ``differs``, it disagrees with the labels. No file is read.
+        """
+        own = self.states()
+        found = np.isin(own, [STATES.index(state) for state in states or STATES])
         if splits:
-            own = np.frombuffer(bytes(self.images.splits[: len(found)]), np.uint8)
-            found &= np.isin(own, [SPLITS.index(split) for split in splits])
-        if label is not None:
-            found &= self.log.contain(label)[: len(found)]
+            numbers = np.frombuffer(bytes(self.images.splits[: len(found)]), np.uint8)
+            found &= np.isin(numbers, [SPLITS.index(split) for split in splits])
+        for values, wanted in (
+            (self.log.classes, label),
+            (self.log.authors, by or None),
+            (self.log.models, model or None),
+        ):
+            if wanted is not None:
+                found &= values.contain(wanted)[: len(found)]
+        if above is not None or below is not None:
+            scores = self.scores()
+            found &= (scores >= (above or 0)) & (scores < (2 if below is None else below))
+        if differs:
+            labeled, proposed = (
+                _padded(answers, np.int64, len(found), 0)
+                for answers in (self.log.answers, self.proposals.answers)
+            )
+            finished = np.isin(own, [STATES.index(state) for state in FINISHED])
+            found &= finished & (labeled != 0) & (proposed != 0) & (labeled != proposed)
         return np.flatnonzero(found)
+
+    def scores(self) -> NDArray[Any]:
+        """Return the score of the newest proposal for each image, -1 without one."""
+        return _padded(self.proposals.scores, np.float32, len(self.images), -1)
 
     def image(self, number: int) -> ListedImage:
         """Return an image; raises NotFound."""
@@ -116,7 +151,8 @@ class LabelBook:
     def save(self, number: int, sent: Sent, by: str, mask: bytes | None, present: Sequence[int]) -> int:
         """Save an answer, and return its number; see `LabelLog.save`."""
         with self._turn:
-            rev = in_thread(self.log.save, number, sent, by, mask, present)
+            source = self.proposals.source if sent.proposed else ""
+            rev = in_thread(self.log.save, number, sent, by, mask, present, source)
         self._leases.pop(number, None)
         return rev
 
@@ -127,7 +163,8 @@ class LabelBook:
 
     def _accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
         found = filter(None, map(self.proposals.find, numbers))
-        return self.log.accept(found, by, batch, self.proposals.folder / MASKS_FOLDER)
+        masks, source = self.proposals.folder / MASKS_FOLDER, self.proposals.source
+        return self.log.accept(found, by, batch, masks, source)
 
     def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
         """Save corrections, and return how many change an image; see `LabelLog.correct`."""
@@ -138,13 +175,6 @@ class LabelBook:
         """Take back the labels of a ``batch``; see `LabelLog.take_back`."""
         with self._turn:
             return in_thread(self.log.take_back, batch, by)
-
-    def differs(self, number: int) -> bool:
-        """Return whether the proposal for a labeled image disagrees with its labels. It reads files."""
-        if self.proposals.run is None or STATES[self.log.states[number]] not in FINISHED:
-            return False
-        proposal, entry = self.proposals.find(number), self.log.latest(number)
-        return proposal is not None and entry is not None and differs(proposal, entry)
 
     def proposal(self, number: int, split: str) -> Proposal | None:
         """Return the proposal for an open training image: others come without one, so that they remain fair."""
@@ -175,6 +205,12 @@ class LabelBook:
         is_missing = np.ones(len(self.images), np.bool_)
         is_missing[order] = False
         return np.concatenate([order, np.flatnonzero(is_missing).astype(np.int32)])
+
+
+def _padded(values: array[Any], dtype: type[Any], count: int, rest: int) -> NDArray[Any]:
+    """Return a copy of the first ``count`` values, because another thread may append to them meanwhile."""
+    known = np.frombuffer(values.tobytes(), dtype)[:count]
+    return np.concatenate([known, np.full(count - len(known), rest, dtype)])
 
 
 _books: OrderedDict[Path, LabelBook] = OrderedDict()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -12,26 +13,26 @@ from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import BooleanField, SelectField, StringField, TextAreaField
 
-from digits.core.model_job import ModelJob
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
 from digits.kinds.forms.fields import NAME_LENGTH, JobForm
-from digits.kinds.forms.request_fields import choice, flag, whole
-from digits.kinds.jobs import DatasetJob
+from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.labeling.answers import FORMS, STATES, Entry
 from digits.kinds.labeling.export import TITLES
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
+from digits.kinds.labeling.ordering import BATCH
 from digits.kinds.labeling.proposals import Proposal
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
-from digits.web.labels import gain
-from digits.web.labels.actions import SAMPLE, dataset_in, described, find, sample_above
+from digits.web.labels import gain, steps
+from digits.web.labels.actions import SAMPLE, dataset_in, described, filters_of_request, find, sample_above
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.responses.representation import render_in_turns
+from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
 from digits.web.security.sessions import current_username
 from digits.web.services import services
 
@@ -73,25 +74,26 @@ def new() -> str:
 
 @blueprint.get("/labels/<job_id>")
 def show(job_id: str) -> str:
-    """Show the images in a ``state``, of a ``split``, with a ``label``, or those whose proposal ``differs``.
+    """Show the images that the filters of the request choose.
 
     With ``score``, in percent, show a sample of the proposals that can be accepted instead.
     """
     job = find(job_id)
     book = book_of(job)
-    chosen = {
-        "state": choice(request.args, "state", "", ("", *STATES)),
-        "split": choice(request.args, "split", "", ("", *SPLITS)),
-        "label": whole(request.args, "label", None, 0),
-        "differs": 1 if flag(request.args, "differs") else None,
-    }
+    state = choice(request.args, "state", "", ("", *STATES))
+    split = choice(request.args, "split", "", ("", *SPLITS))
+    filters = filters_of_request()
+    chosen = {name: text for name in (*filters, "state", "split") if (text := request.args.get(name))}
     percent = whole(request.args, "score", None, 1, 100)
     if percent is None:
-        numbers, sample = in_thread(_found, book, chosen), None
+        wanted = partial(book.find, [state] if state else (), [split] if split else (), **filters)
+        numbers, sample = in_thread(lambda: wanted().tolist()), None
     else:
         count, numbers = in_thread(sample_above, book, percent / 100)
         sample = {"percent": percent, "count": count}
     page: Page[int] = Page.of(numbers, page_of(request.args), PAGE_IMAGES)
+
+    panels = panels_of(job)
 
     def address(number: int = 1, name: str = "", value: Any = None) -> str:
         arguments = chosen | ({name: value} if name else {})
@@ -111,9 +113,14 @@ def show(job_id: str) -> str:
         batch=_batch(book),
         items=in_thread(_items, job, book, page.items, sample is not None),
         has_proposals=book.proposals.run is not None,
+        authors=sorted(in_thread(book.log.authors.count)),
+        models=_models(book),
+        step=steps.next_step(job, book),
+        first=BATCH,
+        proposals=next(panel.state for panel in panels),
         state_titles=STATE_TITLES,
         split_titles=SPLIT_TITLES,
-        panels=panels_of(job),
+        panels=panels,
         gains=_gains(job),
         paces=[gain.pace(each) for each in book.log.paces],
     )
@@ -122,15 +129,11 @@ def show(job_id: str) -> str:
 def _gains(job: LabelsJob) -> list[dict[str, Any]]:
     """Return the best model of each dataset from the labels, with the value of its metric and the interval."""
     name, metric = job.data_kind.metric, views_of(job.data_kind).metric(job.data_kind.metric)
+    candidates = [
+        (made.labeled, dataset, steps.models_of(dataset)) for made, dataset in steps.datasets_of(job)
+    ]
     found = []
-    for made in in_thread(gain.made, job):
-        dataset = services().store.find(made.id)
-        if not isinstance(dataset, DatasetJob):
-            continue
-        models = [each for each in services().store.children(dataset) if isinstance(each, ModelJob)]
-        each = in_thread(gain.best_of, made.labeled, dataset, models)
-        if each is None:
-            continue
+    for each in filter(None, in_thread(lambda: [gain.best_of(*candidate) for candidate in candidates])):
         value, interval = each.evaluation.metrics[name], each.evaluation.intervals.get(name)
         low, high = (interval.low, interval.high) if interval else (value, value)
         found.append(
@@ -156,12 +159,10 @@ def _batch(book: LabelBook) -> dict[str, Any] | None:
     return {"id": request.args.get("batch", "")[:32], "count": count} if count else None
 
 
-def _found(book: LabelBook, chosen: Mapping[str, Any]) -> list[int]:
-    """Return the numbers of the images that the filters choose. It reads files."""
-    states = [chosen["state"]] if chosen["state"] else STATES
-    splits = [chosen["split"]] if chosen["split"] else ()
-    numbers: list[int] = book.find(states, splits, chosen["label"]).tolist()
-    return [number for number in numbers if book.differs(number)] if chosen["differs"] else numbers
+def _models(book: LabelBook) -> dict[str, str]:
+    """Return the names of the models that have proposed labels, by id."""
+    jobs = {model: services().store.find(model) for model in in_thread(book.log.models.count)}
+    return {model: job.name if job else "A deleted model" for model, job in jobs.items()}
 
 
 @blueprint.get("/labels/<job_id>/label")
@@ -184,7 +185,9 @@ def label_image(job_id: str, number: int) -> str:
         "url": url_for(".show", job_id=job_id),
         "job": job.id,
         "field": job.form.field,
-        "classes": [{"is_deleted": False, **msgspec.to_builtins(item)} for item in job.classes],
+        "classes": msgspec.to_builtins(job.classes),
+        # In bytes, of masks and of other answers.
+        "limits": [MAX_IMAGE_BYTES, MAX_BODY_BYTES],
         "count": len(book.images),
         "user": current_username(request) or "",
         "n": number,
@@ -196,10 +199,10 @@ def _items(
     job: LabelsJob, book: LabelBook, numbers: Sequence[int], are_proposals: bool
 ) -> list[dict[str, Any]]:
     """Describe images with their labels, or with the proposals, for a gallery. It reads files."""
-    found = []
+    found, disagreed = [], {*book.find(differs=True).tolist()}
     for number in numbers:
         image, entry = book.images.read(number), book.log.latest(number)
-        proposal = book.proposals.find(number) if are_proposals or book.differs(number) else None
+        proposal = book.proposals.find(number) if are_proposals or number in disagreed else None
         words, boxes = _labels_of(job, image, proposal if are_proposals else entry)
         found.append(
             {

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
-from flask import Blueprint, Response, jsonify, make_response, request
+from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from msgspec import UNSET
+from werkzeug.datastructures import FileStorage
 from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest, NotFound, NotReady
@@ -31,6 +32,7 @@ from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
 from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
+from digits.runtime.changes import JobEdited
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
@@ -38,6 +40,7 @@ from digits.web.labels.actions import (
     dataset_in,
     described,
     fields_of_request,
+    filters_of_request,
     find,
     freeze_labels,
     name_in,
@@ -137,6 +140,7 @@ def change_class(job_id: str) -> Response:
     except msgspec.ValidationError as error:
         raise BadRequest(f"The class is not valid: {error}.") from error
     services().store.edit(job, classes=classes)
+    services().report(JobEdited(job, "classes"))
     return jsonify(Classes(before if number is None else number, job.classes))
 
 
@@ -146,7 +150,7 @@ def list_images(job_id: str) -> Response:
     """Return images in one of the states ``state``, separated by commas, after the number ``after``."""
     book = book_of(find(job_id))
     size = whole(request.args, "size", 100, 1, MOST_ROWS)
-    numbers = book.find(_chosen("state", STATES), _chosen("split", SPLITS))
+    numbers = book.find(_chosen("state", STATES), _chosen("split", SPLITS), **filters_of_request())
     after = whole(request.args, "after", -1, -1)
     shown = numbers[numbers > after][:size].tolist()
     more = bool(shown) and shown[-1] < numbers[-1]
@@ -190,6 +194,7 @@ def save(job_id: str, number: int) -> Response:
     """Save an answer about an image, JSON.
 
     The status is 409 if its latest entry is not ``rev``, with this entry; a repeated ``edit`` has no effect.
+    A large mask is the file ``mask`` of a form, whose field ``answer`` is the JSON.
     """
     job = find(job_id)
     book = book_of(job)
@@ -197,12 +202,18 @@ def save(job_id: str, number: int) -> Response:
     if image.reason:
         raise BadRequest(f"{image.path} cannot be labeled: {image.reason}.")
     services().store.check()
-    sent, by = in_thread(read_sent, request.get_data()), current_username(request) or ""
+    file = request.files.get("mask")
+    sent = in_thread(
+        read_sent, request.get_data() if file is None else request.form.get("answer", "").encode()
+    )
+    drawn = in_thread(_file_sent, sent, file)
+    by, latest = current_username(request) or "", book.latest(number)
     ids = {item.id for item in job.classes}
     in_thread(job.form.check, sent, image.size, ids)
     if sent.state == "reviewed":
-        _check_review(book.latest(number), sent, by)
-    mask, present = _drawn(sent, image, ids) if sent.mask is not UNSET and _is_new(sent.mask) else (None, [])
+        _check_review(latest, sent, by)
+    mask, present = (None, []) if drawn is None else _drawn(drawn, image, ids)
+    job.refuse_deleted([*job.form.classes(sent), *present], job.form.classes(latest) if latest else ())
     try:
         rev = book.save(number, sent, by, mask, present)
     except FileNotFoundError as error:
@@ -282,11 +293,16 @@ def mask(job_id: str, number: int) -> Response:
 
 @twin(blueprint, "/labels/<job_id>/datasets", FrozenDataset)
 def create_dataset(job_id: str) -> AnyResponse:
-    """Create a dataset from the labels so far, with a ``name``; later changes do not affect it."""
-    dataset, warnings = freeze_labels(find(job_id), fields_of_request())
+    """Create a dataset from the labels so far, with a ``name``; later changes do not affect it.
+
+    With ``train``, a form leads to that of a model for it.
+    """
+    sent = fields_of_request()
+    dataset, warnings = freeze_labels(find(job_id), sent)
+    model = url_for("model_form.new", kind=dataset.data_kind, dataset=dataset.id)
     return respond(
         lambda: describe(FrozenDataset, serializers.brief(dataset), warnings=warnings),
-        created=serializers.job_url(dataset),
+        created=model if sent.get("train") else serializers.job_url(dataset),
     )
 
 
@@ -342,18 +358,23 @@ def _check_review(latest: Entry | None, sent: Sent, by: str) -> None:
         raise BadRequest("You have labeled this image yourself.", "Let somebody else review it.")
 
 
-def _is_new(mask: str) -> bool:
-    return not mask.endswith(".png")
-
-
-def _drawn(sent: Sent, image: ListedImage, ids: set[int]) -> tuple[bytes, list[int]]:
-    """Return the mask in a request as a PNG file, and the classes in it; raises BadRequest."""
-    assert isinstance(sent.mask, str)
+def _file_sent(sent: Sent, file: FileStorage | None) -> bytes | None:
+    """Return the new mask in a request, a ``file`` or Base64; None if there is no new one. Raises BadRequest."""
+    if file is not None:
+        sent.mask = ""
+        return file.read()
+    if sent.mask is UNSET or sent.mask.endswith(".png"):
+        return None
     try:
-        data = base64.b64decode(sent.mask, validate=True)
-        drawn = services().decoder.run(DrawnMask(data))
+        return base64.b64decode(sent.mask, validate=True)
     except binascii.Error as error:
         raise BadRequest("The mask is not a PNG file in Base64.") from error
+
+
+def _drawn(data: bytes, image: ListedImage, ids: set[int]) -> tuple[bytes, list[int]]:
+    """Return a mask as a PNG file of 8 bits, and the classes in it; raises BadRequest."""
+    try:
+        drawn = services().decoder.run(DrawnMask(data))
     except UnusableImage as error:
         raise BadRequest(f"The mask cannot be read: {error.reason}.") from error
     if (drawn.width, drawn.height) != image.size:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
+
 from digits.core import events
 from digits.core.job import Job
 from digits.core.metrics.series import row_json
@@ -47,7 +49,7 @@ def of(change: changes.Change) -> list[Message]:
 
 
 def _edited(change: changes.JobEdited) -> list[Message]:
-    value = getattr(change.job, change.attribute)
+    value = msgspec.to_builtins(getattr(change.job, change.attribute))
     return _to_both(change, {"update": "attribute", "attribute": change.attribute, "value": value})
 
 

@@ -87,6 +87,12 @@ class FrozenDataset(BriefJob):
     warnings: list[str]
 
 
+class RetrainedModel(FrozenDataset):
+    """The new model, and the id of its new ``dataset``."""
+
+    dataset: str
+
+
 class ProposalRun(ActivityState, kw_only=True):
     """The newest ``run`` of proposals: the name of its model, the epoch, and the number of ``images`` so far."""
 

@@ -45,6 +45,7 @@ BODY_LIMITS: Mapping[str, int] = {
     "/login": 64_000,
     "/socket.io": 128_000,
     "/serve/": MAX_IMAGE_BYTES,
+    "/labels/": MAX_IMAGE_BYTES,
     **{path + ending: MAX_IMAGE_BYTES for path in _IMAGE_PATHS for ending in ("", ".json")},
 }
 # The views at these paths read a body that is not a form in pieces, so that its limit applies as well.

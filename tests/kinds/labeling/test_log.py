@@ -55,7 +55,7 @@ def test_entries_of_an_image_are_linked_and_counted(tmp_path: Path) -> None:
         each.extend(4)
         assert contents(each) == [[(1, "b")], [], [(1, "a"), (2, "c")], []]
         assert [STATES[state] for state in each.states] == ["labeled", "none", "skipped", "none"]
-        assert +each.of_classes == {3: 1, 0: 1}
+        assert +each.classes.count() == {3: 1, 0: 1}
         latest = each.latest(2)
         assert latest is not None and (latest.by, latest.state, latest.label) == ("grace", "skipped", 0)
         assert each.latest(1) is None
@@ -114,9 +114,9 @@ def test_masks_are_files_of_their_own_that_entries_can_keep(tmp_path: Path) -> N
     for other in ("3-2.png", "../labels.png", "4-1.png"):
         with pytest.raises(BadRequest, match="not a mask of the image"):
             log.save(3, Sent(rev=3, edit="d", mask=other), "ada")
-    assert +open_log(tmp_path).of_classes == {1: 1}
+    assert +open_log(tmp_path).classes.count() == {1: 1}
     log.save(3, Sent(rev=3, edit="e", mask="3-1.png"), "ada")  # undone
-    assert +open_log(tmp_path).of_classes == {0: 1, 2: 1}
+    assert +open_log(tmp_path).classes.count() == {0: 1, 2: 1}
 
 
 def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core.model_job import ModelJob
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
 from digits.web.labels.actions import SAMPLE
@@ -112,6 +113,53 @@ def test_labels_that_the_model_doubts_are_found(site: Site, proposed: str) -> No
     assert save(site, proposed, row["n"], row["rev"], "wrong", label=0).status_code == 200
     page = site.get(f"/labels/{proposed}?differs=1").text
     assert f"/images/{row['n']}/thumbnail" in page and "right" in page
+
+
+def test_images_are_found_by_author_model_and_score(
+    site: Site, proposed: str, labeled: tuple[str, str]
+) -> None:
+    def found(**query: Any) -> set[int]:
+        return {row["n"] for row in rows_of(site, proposed, **query)}
+
+    images = found()
+    sure = found(above=60)
+    assert images == sure | found(below=60) and not sure & found(below=60)
+    assert found(above=0) == images and not found(above=60, below=60)
+    finished = [row for row in rows_of(site, proposed) if row["state"] == "labeled"]
+    right = next(row for row in finished if row["path"].startswith("right"))
+    answer = {"state": "labeled", "edit": "doubted", "proposed": True, "label": 0, "rev": right["rev"]}
+    address = f"/labels/{proposed}/images/{right['n']}.json?username=ada"
+    assert site.client.post(address, json=answer).status_code == 200
+    assert found(by="ada") == found(model=labeled[1], by="ada") == {right["n"]}
+    assert found(label=0, differs=1, by="ada") == {right["n"]} and not found(label=1, by="ada")
+    assert not found(by="nobody") and not found(model="none")
+    page = site.get(f"/labels/{proposed}?by=ada&above=0&model={labeled[1]}").text
+    assert f"/images/{right['n']}/thumbnail" in page and page.count("/thumbnail") == 1
+    assert site.client.get(f"/labels/{proposed}/images.json?above=101").status_code == 400
+
+
+def test_a_model_is_trained_again_on_all_labels(site: Site, labeled: tuple[str, str]) -> None:
+    job, model = labeled
+    answer = site.client.post(f"/labels/{job}/train.json", json={"model": model})
+    assert answer.status_code == 200, answer.get_json()
+    again = answer.get_json()
+    assert again["name"] == "judged 2"
+    page = site.get(f"/labels/{job}").text
+    assert f'data-watch="{again["id"]}"' in page and "is being trained" in page
+    site.wait_until_done(again["id"])
+    dataset = site.json(f"/datasets/{again['dataset']}.json")
+    assert dataset["frozen"]["cursor"] == site.json(f"/labels/{job}.json")["cursor"]
+    assert dataset["CreateDbTasks"][0]["image_width"] == 16
+    made, before = (site.services.store.get(each, ModelJob) for each in (again["id"], model))
+    assert made.recipe.weights and made.recipe.weights.startswith(str(before.folder))
+    assert made.network_text() == before.network_text()
+    assert made.recipe.solver == before.recipe.solver and made.recipe.epochs == before.recipe.epochs
+    assert "Predict the rest" in site.get(f"/labels/{job}").text
+    for other in ("", "20200101-000000-000000"):
+        assert site.client.post(f"/labels/{job}/train.json", json={"model": other}).status_code == 404
+    regression = labels_of_bars(site, "regression", "angle")
+    refused = site.client.post(f"/labels/{regression}/train.json", json={"model": model})
+    assert refused.status_code == 400 and "was not trained on" in refused.get_json()["error"]["message"]
 
 
 def test_the_page_shows_what_labels_gained(site: Site, labeled: tuple[str, str]) -> None:

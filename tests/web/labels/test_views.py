@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import io
+import json
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from werkzeug.datastructures import FileStorage
+from werkzeug.test import encode_multipart
 
 from digits.core.settings import Settings
 from digits.kinds.labeling.log import LABELS_FILE
 from digits.web.labels import books
 from digits.web.labels.books import LEASE_SECONDS, LabelBook
+from digits.web.security.bodies import MAX_BODY_BYTES
 from tests.failing_disk import failing_disk
 from tests.labels import ADA, BOX, GRACE, IMAGES, create, folder_of_images, image, mask_of, photo, save
 from tests.shared_executor import SharedExecutor
@@ -216,9 +220,13 @@ def test_classes_can_change_while_pages_are_open(site: Site) -> None:
         (2, "bird"),
     ]
     assert changed["classes"][1]["is_deleted"] and changed["classes"][0]["color"] == "#00ff00"
-    # A page that does not know it yet.
-    assert save(site, job, 1, 0, "b", objects=[{**BOX, "class": 1}]).status_code == 200
-    assert site.json(f"/labels/{job}.json")["images_of_classes"] == {"0": 1, "1": 2, "2": 0}
+    # A page that does not know it yet. What had the class before keeps it.
+    refused = save(site, job, 1, 0, "b", objects=[{**BOX, "class": 1}])
+    assert refused.status_code == 400
+    assert refused.get_json()["error"]["message"] == "The class “dog” was deleted."
+    assert image(site, job, 1)["state"] == "none"
+    assert save(site, job, 0, 1, "c", objects=[{**BOX, "class": 1}]).status_code == 200
+    assert site.json(f"/labels/{job}.json")["images_of_classes"] == {"0": 0, "1": 1, "2": 0}
     assert site.client.post(address, json={"name": "dog"}).get_json()["id"] == 3  # the name is free again
     for refused in (
         {"id": 1, "is_deleted": False},
@@ -289,6 +297,29 @@ def test_masks_are_checked_and_kept(site: Site) -> None:
         assert answer.status_code == 400 and reason in answer.get_json()["error"]["message"], reason
     assert image(site, job, 1)["state"] == "none"
     assert not (site.services.store.folder / job / "masks" / "1-1.png").exists()
+
+
+def test_a_large_mask_is_a_file_of_a_form(site: Site) -> None:
+    folder = site.data / "large"
+    folder.mkdir()
+    Image.new("RGB", (3000, 2400)).save(folder / "a.png")
+    job = create(site, "segmentation", folder=str(folder))
+    noise = np.random.default_rng(0).choice(np.array([0, 1, 2, 255], np.uint8), (2400, 3000))
+    noise[:, :1500] = np.random.default_rng(1).integers(0, 3, (2400, 1500), np.uint8)
+    # More than other requests may have.
+    file = base64.b64decode(mask_of(noise)) + b"\0" * MAX_BODY_BYTES
+    answer = json.dumps({"rev": 0, "edit": "a", "state": "labeled"})
+
+    def send(**fields: Any) -> Any:
+        boundary, body = encode_multipart(fields)
+        kind = f"multipart/form-data; boundary={boundary}"
+        return site.client.post(f"/labels/{job}/images/0.json", data=body, content_type=kind)
+
+    assert send(answer=answer, mask=FileStorage(io.BytesIO(file), "blob")).get_json() == {"rev": 1}
+    found = site.get(f"/labels/{job}/images/0/mask").data
+    assert np.array_equal(np.asarray(Image.open(io.BytesIO(found))), noise)
+    for fields in ({}, {"answer": answer.replace("a", "b")}):
+        assert send(mask=FileStorage(io.BytesIO(b"x"), "blob"), **fields).status_code == 400
 
 
 def test_a_dataset_remains_when_its_labels_are_deleted(site: Site) -> None:

@@ -1,0 +1,75 @@
+"""What to do next with labels: label images, train a model, let it propose the rest, correct it, and train again."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from digits.core.model_job import ModelJob
+from digits.core.status import Status
+from digits.kinds.jobs import DatasetJob
+from digits.kinds.labeling.answers import FINISHED
+from digits.kinds.labeling.job import LabelsJob
+from digits.kinds.labeling.ordering import BATCH
+from digits.runtime.offload import in_thread
+from digits.web.labels import gain
+from digits.web.labels.books import OPEN, LabelBook
+from digits.web.services import services
+
+# A model is worth training again after this part of its labels was added, and after a `BATCH`.
+_WORTH_TRAINING = 4
+
+
+class Step(NamedTuple):
+    """The next step.
+
+    ``model`` is the newest one that can predict, the newest one that is still trained, or one that has failed;
+    ``dataset`` contains all labels. ``more`` counts the labels that the newest model does not know.
+    """
+
+    name: Literal["label", "train", "wait", "propose", "correct", "again", "done"]
+    labeled: int
+    open: int
+    more: int
+    model: ModelJob | None = None
+    dataset: DatasetJob | None = None
+    has_failed: bool = False
+
+
+def datasets_of(job: LabelsJob) -> list[tuple[gain.Made, DatasetJob]]:
+    """Return the datasets from labels that still exist, the oldest first."""
+    found = ((made, services().store.find(made.id)) for made in in_thread(gain.made, job))
+    return [(made, dataset) for made, dataset in found if isinstance(dataset, DatasetJob)]
+
+
+def models_of(dataset: DatasetJob) -> list[ModelJob]:
+    """Return the models of a dataset, the newest first."""
+    return [model for model in services().store.children(dataset) if isinstance(model, ModelJob)]
+
+
+def next_step(job: LabelsJob, book: LabelBook) -> Step:
+    """Return the next step with the labels of ``job``."""
+    labeled, open_ = len(book.find(FINISHED)), len(book.find(OPEN))
+    datasets = datasets_of(job)[::-1]
+    trained = [(made.labeled, model) for made, dataset in datasets for model in models_of(dataset)]
+    usable = (
+        (count, model) for count, model in trained if services().snapshots_of(model).default is not None
+    )
+    known, model = next(((count, model) for count, model in usable if not model.status.is_running), (0, None))
+    more = max(0, labeled - known)
+    newest = trained[0][1] if trained else None
+    if newest is not None and newest.status.is_running:
+        return Step("wait", labeled, open_, more, newest)
+    dataset = datasets[0][1] if datasets else None
+    if dataset is not None and (frozen := dataset.recipe.frozen) and frozen.cursor != book.log.cursor:
+        dataset = None
+    if model is None:
+        name: Literal["label", "train"] = "label" if open_ and labeled < BATCH else "train"
+        failed = newest is not None and newest.status is Status.ERROR
+        return Step(name, labeled, open_, more, newest if failed else None, dataset, failed)
+    if more and (not open_ or more >= max(BATCH, known // _WORTH_TRAINING)):
+        return Step("again", labeled, open_, more, model, dataset)
+    if not open_:
+        return Step("done", labeled, open_, more, model)
+    run = book.proposals.run
+    is_proposed = run is not None and run.model == model.id
+    return Step("correct" if is_proposed else "propose", labeled, open_, more, model)

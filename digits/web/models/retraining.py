@@ -1,0 +1,59 @@
+"""Train a model again, on more labels: with the same network and settings, from its weights."""
+
+from __future__ import annotations
+
+from flask import Blueprint, request, url_for
+from werkzeug.datastructures import MultiDict
+from werkzeug.wrappers import Response as AnyResponse
+
+from digits.core.errors import BadRequest
+from digits.core.model_job import ModelJob, epoch_label
+from digits.kinds.jobs import DatasetJob
+from digits.web.jobs import serializers
+from digits.web.jobs.snapshots import snapshot_of
+from digits.web.labels.actions import SETTINGS, fields_of_request, find, freeze_labels
+from digits.web.models.form_choices import next_name
+from digits.web.models.form_page import render
+from digits.web.models.submission import Submission
+from digits.web.resources.encoding import describe
+from digits.web.resources.labels import RetrainedModel
+from digits.web.responses.representation import respond, respond_invalid, twin
+from digits.web.security.sessions import current_username
+from digits.web.services import services
+
+blueprint = Blueprint("retraining", __name__)
+
+
+@twin(blueprint, "/labels/<job_id>/train", RetrainedModel)
+def start(job_id: str) -> AnyResponse:
+    """Create a dataset from the labels so far, and train ``model`` on it again.
+
+    The new model has the network and the settings of ``model``, and starts from its best snapshot.
+    """
+    labels = find(job_id)
+    model = services().store.get(str(fields_of_request().get("model", "")), ModelJob)
+    before = services().store.find(model.dataset_id)
+    if not isinstance(before, DatasetJob) or before.data_kind.name != labels.kind:
+        raise BadRequest(
+            f"“{model.name}” was not trained on what these labels contain.",
+            "Create a dataset from the labels, and a model for it.",
+        )
+    snapshot = snapshot_of(model, None)
+    settings = {name: getattr(before.recipe, name) for name in SETTINGS if name != "seed"}
+    dataset, warnings = freeze_labels(labels, settings)
+    submission = Submission(MultiDict({f"{model.id}-snapshot": epoch_label(snapshot.epoch)}))
+    submission.copy(model.id)
+    submission.form.set(
+        dataset=dataset.id,
+        method="previous",
+        previous_networks=model.id,
+        custom_network_snapshot="",
+        model_name=next_name(model.name),
+    )
+    if errors := submission.check():
+        return respond_invalid(errors, lambda: render(submission))
+    (job,) = submission.create(current_username(request))
+    return respond(
+        lambda: describe(RetrainedModel, serializers.brief(job), dataset=dataset.id, warnings=warnings),
+        created=url_for("label_pages.show", job_id=job_id),
+    )
