@@ -91,8 +91,7 @@ function listUnsaved(unsaved) {
   const row = ({ n, problem }) =>
     element('li', 'stack stack-tight', element('p', 'small', element('b', '', `Image ${n + 1}: `), problem),
       element('div', 'row', button('button button-small', 'Open', () => (find('label-problems').close(), turn(() => open(n)))), button('button button-small button-danger', 'Discard', () => discard(n))));
-  find('label-problems').querySelector('ul').replaceChildren(...unsaved.map(row));
-  if (!unsaved.length) find('label-problems').close();
+  find('label-problems').querySelector('ul').replaceChildren(...(unsaved.length ? unsaved.map(row) : [element('li', 'small', 'None.')]));
 }
 
 /** Shows image `n` as the server has it, instead of a change that it refuses. */

@@ -278,3 +278,92 @@ def test_a_conflict_needs_a_choice_and_keys_never_change_the_image_before(
     dialog.get_by_role("button", name="Use theirs").click()
     expect(dialog).to_be_hidden()
     assert entry(second)["label"] == 0
+
+
+def test_classes_are_changed_while_somebody_labels(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    url = start(page, photos, "Object detection", "low\nhigh")
+    labeling = page.context.new_page()
+    labeling.goto(f"{url}/images/3")
+    expect(labeling.locator("#label-classes").get_by_role("button", name="high")).to_be_visible()
+    page.get_by_role("button", name="Change high").focus()
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Change the class")
+    expect(dialog.get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Control+a")
+    page.keyboard.type("tall")
+    dialog.get_by_label("Color").fill("#12ab34")
+    dialog.get_by_label("Name").press("Enter")
+    expect(dialog).to_be_hidden()
+    tall = labeling.locator("#label-classes").get_by_role("button", name="tall")
+    expect(tall.locator(".class-swatch")).to_have_css("background-color", "rgb(18, 171, 52)")
+    page.get_by_label("Name of the class to add").fill("other")
+    page.keyboard.press("Enter")
+    expect(labeling.locator("#label-classes").get_by_role("button", name="other")).to_be_visible()
+    tall.click()
+    draw(labeling, 0.2, 0.2, 0.8, 0.8)
+    saved(labeling)
+    page.reload()
+    page.get_by_role("button", name="Change tall").click()
+    expect(dialog).to_contain_text("1 image with this class. If you delete it, its labels are kept")
+    check_accessibility(page)
+    dialog.get_by_role("button", name="Delete the class").click()
+    expect(tall).to_be_hidden()
+    # What had the class keeps it.
+    expect(labeling.locator("#label-objects")).to_contain_text("tall, deleted class")
+    labeling.locator("#label-frame").focus()
+    labeling.keyboard.press(".")
+    labeling.keyboard.press("Shift+ArrowRight")
+    assert saved(labeling)["objects"][0]["class"] == 1
+    labeling.close()
+    page.get_by_text("Deleted", exact=True).click()
+    page.get_by_role("button", name="Restore tall").click()
+    expect(page.get_by_role("link", name="tall")).to_be_visible()
+
+
+def test_changes_that_are_refused_do_not_stop_others(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    url = start(page, photos, "Object detection", "low\nhigh")
+    page_faults.allow(r"/images/\d+\.json$|/socket\.io/")
+    page.route("**/socket.io/**", lambda route: route.abort())  # so that the page does not follow
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-classes").get_by_role("button", name="high")).to_be_visible()
+    change = json.dumps({"id": 1, "is_deleted": True}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert page.request.post(f"{url}/classes.json", data=change, headers=headers).ok
+    page.keyboard.press("2")
+    draw(page, 0.2, 0.2, 0.8, 0.8)
+    expect(page.get_by_role("button", name="1 not saved")).to_be_visible()
+    expect(page.locator("#label-classes").get_by_role("button", name="high")).to_be_hidden()
+    page.locator("#label-frame").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#label-place")).to_have_text("2 of 18")
+    page.route(
+        "**/images/1.json",
+        lambda route: route.fulfill(status=500) if route.request.method == "POST" else route.continue_(),
+    )
+    draw(page, 0.3, 0.3, 0.8, 0.8)
+    expect(page.get_by_role("button", name="2 not saved")).to_be_visible()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#label-place")).to_have_text("3 of 18")
+    draw(page, 0.4, 0.4, 0.8, 0.8)
+    expect(page.locator("#label-saved")).to_have_text("")
+    assert entry(f"{url}/images/2")["objects"] and not entry(f"{url}/images/1").get("objects")
+
+    page.unroute("**/images/1.json")
+    page.get_by_role("button", name="2 not saved").click()
+    dialog = page.get_by_role("dialog", name="Changes that are not saved")
+    expect(dialog).to_contain_text("The class “high” was deleted. Choose another one.")
+    check_accessibility(page)
+    with page.expect_response("**/images/1.json"):
+        dialog.get_by_role("button", name="Try again").click()
+    expect(dialog.get_by_role("listitem")).to_have_text([re.compile("high")])
+    assert entry(f"{url}/images/1")["objects"]
+    # The change is still there: correct it.
+    dialog.get_by_role("button", name="Open").click()
+    expect(page.locator("#label-objects")).to_contain_text("high, deleted class")
+    page.locator("#label-frame").focus()
+    page.keyboard.press(".")
+    page.keyboard.press("1")
+    assert saved(page)["objects"][0]["class"] == 0
+    expect(page.locator("#label-unsaved")).to_be_hidden()
