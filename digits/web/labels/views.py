@@ -362,7 +362,8 @@ def _file_sent(sent: Sent, file: FileStorage | None) -> bytes | None:
     """Return the new mask in a request, a ``file`` or Base64; None if there is no new one. Raises BadRequest."""
     if file is not None:
         sent.mask = ""
-        return file.read()
+        data: bytes = file.read()
+        return data
     if sent.mask is UNSET or sent.mask.endswith(".png"):
         return None
     try:
