@@ -11,7 +11,7 @@ from digits.core.model_job import ModelJob, epoch_label
 from digits.kinds.jobs import DatasetJob
 from digits.web.jobs import serializers
 from digits.web.jobs.snapshots import snapshot_of
-from digits.web.labels.actions import SETTINGS, fields_of_request, find, freeze_labels
+from digits.web.labels.actions import CHOICES, NUMBERS, fields_of_request, find, freeze_labels
 from digits.web.models.form_choices import next_name
 from digits.web.models.form_page import render
 from digits.web.models.submission import Submission
@@ -39,7 +39,7 @@ def start(job_id: str) -> AnyResponse:
             "Create a dataset from the labels, and a model for it.",
         )
     snapshot = snapshot_of(model, None)
-    settings = {name: getattr(before.recipe, name) for name in SETTINGS if name != "seed"}
+    settings = {name: getattr(before.recipe, name) for name in (*NUMBERS, *CHOICES) if name != "seed"}
     dataset, warnings = freeze_labels(labels, settings)
     submission = Submission(MultiDict({f"{model.id}-snapshot": epoch_label(snapshot.epoch)}))
     submission.copy(model.id)
