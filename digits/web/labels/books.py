@@ -55,6 +55,7 @@ class LabelBook:
         return self._is_read and is_listed and self.proposals.is_current()
 
     def _read(self) -> None:
+        self._is_read = False  # requests meanwhile wait: they would see images without their labels
         self.images.update()
         if len(self.images):  # the task that lists them may write the first labels before
             self.log.update()

@@ -11,11 +11,11 @@ import msgspec
 from flask import Blueprint, abort, redirect, render_template, request, url_for
 from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
-from wtforms import BooleanField, SelectField, StringField, TextAreaField
+from wtforms import SelectField, StringField, TextAreaField
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
-from digits.kinds.forms.fields import NAME_LENGTH, JobForm
+from digits.kinds.forms.fields import NAME_LENGTH, FlagField, JobForm
 from digits.kinds.forms.request_fields import choice, whole
 from digits.kinds.labeling.answers import FORMS, STATES, Entry
 from digits.kinds.labeling.export import TITLES
@@ -55,7 +55,7 @@ class LabelsForm(JobForm):
     # Plugins of kinds are loaded when the server is complete.
     kind = SelectField("What to label", choices=lambda: [(name, kind_named(name).title) for name in FORMS])
     folder = StringField("Folder with images", default="")
-    folders_are_classes = BooleanField("The folders are classes")
+    folders_are_classes = FlagField("The folders are classes")
     annotations = StringField("Annotations", default="")
     classes = TextAreaField("Classes", default="", render_kw={"rows": 6, "dir": "auto"})
 
