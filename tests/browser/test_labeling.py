@@ -201,12 +201,9 @@ def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photo
 def test_labels_begin_with_the_folders_of_the_form(page: Page, page_faults: PageFaults, photos: Path) -> None:
     page.goto("/labels/new")
     kind, folders = page.get_by_label("What to label"), page.get_by_label("The folders are classes")
-    annotations = page.get_by_role("combobox", name="Annotations")
     kind.select_option(label="Object detection")
     expect(folders).to_be_hidden()
-    annotations.fill("/nowhere")
     kind.select_option(label="Image classification")
-    expect(annotations).to_be_hidden()
     page.get_by_role("combobox", name="Folder with images").fill(str(photos))
     folders.check()
     check_accessibility(page)
