@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import mean
@@ -33,17 +34,22 @@ _WIDE_INTERVAL = 0.2
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The class with the lowest ``score``, from 0 to 1, the ``mean`` of all, and its ``word``, such as *recall*."""
+    """The class with the lowest ``score``, from 0 to 1, the ``mean`` of all, and its ``word``, such as *recall*.
+
+    ``support`` is the number of its records that were evaluated, if it is known.
+    """
 
     name: str
     score: float
     mean: float
     word: str
+    support: int | None = None
 
     @property
     def is_far_below(self) -> bool:
-        """Whether it is much lower than the others."""
-        return self.score < self.mean - _WEAK_CLASS
+        """Whether it is much lower than the others, and not by chance among few records."""
+        error = math.sqrt(self.mean * (1 - self.mean) / self.support) if self.support else 0.0
+        return self.score < self.mean - max(_WEAK_CLASS, 2 * error)
 
 
 @dataclass(frozen=True, kw_only=True)

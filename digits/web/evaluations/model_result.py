@@ -127,7 +127,7 @@ class Panel:
     result: Result
     remedy: Remedy
     names: Sequence[str] = ()
-    scores: Sequence[tuple[float, str]] = ()
+    scores: Sequence[tuple[float, str, int]] = ()
     review: str = ""
     worst: Sequence[dict[str, Any]] = ()
     matrix: Confusion | None = None
@@ -181,13 +181,15 @@ def _end(values: Sequence[float]) -> float | None:
     return sum(last) / len(last) if last else None
 
 
-def _scores(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]) -> list[tuple[float, str]]:
-    """Return the scores and names of the classes that occur, the lowest score first."""
+def _scores(
+    evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]
+) -> list[tuple[float, str, int]]:
+    """Return the score, the name and the number of records of each class that occurs, the lowest score first."""
     if evaluated is None:
         return []
     names = evaluated.names(manifest.target.names)
     scores = [
-        (item[views.class_score], name)
+        (item[views.class_score], name, item["support"])
         for name, item in zip(names, evaluated.details.get("classes", []), strict=False)
         if item.get("support") and item.get(views.class_score) is not None
     ]
@@ -198,8 +200,9 @@ def _weakest(evaluated: Evaluation | None, manifest: Manifest, views: Views[Any]
     scores = _scores(evaluated, manifest, views)
     if len(scores) < 2:
         return None
-    score, name = scores[0]
-    return ClassScore(name, score, sum(item[0] for item in scores) / len(scores), _WORDS[views.class_score])
+    score, name, support = scores[0]
+    mean = sum(item[0] for item in scores) / len(scores)
+    return ClassScore(name, score, mean, _WORDS[views.class_score], support)
 
 
 def _remedy(job: ModelJob, result: Result, review: str) -> Remedy:

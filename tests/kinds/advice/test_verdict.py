@@ -34,6 +34,12 @@ def outcome(value: float, **known: Any) -> Outcome:
         # A good model is used, even if it could still improve.
         (outcome(0.97, history=RISING), "Good", "Use it"),
         (outcome(0.93, weakest=ClassScore("dog", 0.6, 0.9, "recall")), "Good", "Get more images of “dog”"),
+        (
+            outcome(0.93, weakest=ClassScore("dog", 0.6, 0.9, "recall", 30)),
+            "Good",
+            "Get more images of “dog”",
+        ),
+        (outcome(0.93, weakest=ClassScore("dog", 0.5, 0.83, "recall", 4)), "Good", "Use it"),
         (outcome(0.97, suspects=12), "Good", "Check 12 suspect labels"),
         (outcome(0.97, suspects=2), "Good", "Use it"),
         (outcome(0.80, history=RISING), "Still improving", "Train longer"),
