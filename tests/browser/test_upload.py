@@ -142,7 +142,7 @@ def test_dropped_photos_become_a_version_of_a_dataset(
     files = tmp_path / "first.png", tmp_path / "second.png"
     drop(page, box, *files)
     expect(page.get_by_text("Choose the class of the images.")).to_be_visible()
-    page.get_by_label("Class").select_option("middle")
+    page.get_by_label("Class", exact=True).select_option("middle")
     expect(status).to_contain_text("2 images added to middle.")
     page.evaluate(PASTE, "body")
     expect(page.get_by_text("Uploaded pasted.png: 1 file")).to_be_visible()

@@ -50,7 +50,8 @@ def refuse_other_layouts(root: Path) -> None:
         raise UnusableSource(
             f"The folders in {show(str(root))} are not classes but parts of a dataset: {listed(parts)} contain folders "
             "of the same names.",
-            "Name them train, val and test, or enter the path of one of them.",
+            f"{'Enter' if all(map(split_named, parts)) else 'Name them train, val and test, or enter'} the path of one "
+            "of them.",
         )
 
 

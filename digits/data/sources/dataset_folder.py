@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from digits.core.splits import SPLIT_TITLES, SPLITS
-from digits.data.images.endings import KNOWN_ENDINGS
 from digits.data.records.shards import check_shards, files_at, is_pattern
 from digits.data.sources.declared_splits import affixed_splits, named_splits, split_named, split_of
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
@@ -114,11 +113,6 @@ def describe_files(splits: dict[str, list[Path]]) -> str:
 
 def _at(path: str | Path) -> Contents:
     place, files = Path(path), files_at(path)
-    if place.name.lower().endswith(KNOWN_ENDINGS):
-        raise UnusableSource(
-            f"{show(place.name)} is an image, not a table.",
-            "Enter a table that lists the images, or another source.",
-        )
     tables: dict[str, list[Path]] = {}
     if is_pattern(str(path)):
         for file in files:

@@ -760,6 +760,11 @@ def _lines(path: Path, file: BinaryIO, max_bytes: int, remarks: list[str] | None
     taken = 0
     encoding, is_ascii = "utf-8", True
     with file:
+        if is_image(path.name):
+            raise UnusableSource(
+                f"{show(path.name)} is an image, not a table.",
+                "Enter a table that lists the images, or another source.",
+            )
         if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
             file.seek(0)
             yield from _utf16_lines(path, file, max_bytes)
