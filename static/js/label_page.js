@@ -255,6 +255,10 @@ const actions = {
   copy: () => turn(copyPrevious),
   undo: () => canvas.isLocked || canvas.undo(),
   redo: () => canvas.isLocked || canvas.redo(),
+  erase: () => canvas.isLocked || canvas.erase?.(),
+  eraser: () => canvas.toggleEraser?.(),
+  smaller: () => canvas.resize?.(1 / 1.25),
+  larger: () => canvas.resize?.(1.25),
   fit: () => canvas.zoom.reset(),
   help: () => find('label-help').showModal(),
   unsaved: () => find('label-problems').showModal(),
@@ -285,6 +289,7 @@ function shown() {
   for (const item of pressed) item.setAttribute('aria-pressed', 'true');
   const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
   find('label-state').textContent = words[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
+  find('label-eraser')?.setAttribute('aria-pressed', String(canvas.isErasing));
   find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
   if (canvas.objects) listObjects();
 }
@@ -378,14 +383,14 @@ const keys = {
   c: actions.copy,
   x: actions.skip,
   r: actions.review,
-  e: () => 'isErasing' in canvas && ((canvas.isErasing = !canvas.isErasing), canvas.draw()),
+  e: actions.eraser,
   n: () => canvas.addInMiddle?.(),
-  '[': () => canvas.resize?.(1 / 1.25),
-  ']': () => canvas.resize?.(1.25),
+  '[': actions.smaller,
+  ']': actions.larger,
   '.': () => canvas.step?.(1),
   ',': () => canvas.step?.(-1),
-  Delete: () => canvas.erase?.(),
-  Backspace: () => canvas.erase?.(),
+  Delete: actions.erase,
+  Backspace: actions.erase,
   Escape: () => canvas.cancel() || canvas.select?.(null),
   f: actions.fit,
   h: actions.hide,

@@ -75,6 +75,12 @@ export class MaskCanvas extends ImageCanvas {
     this.shown();
   }
 
+  toggleEraser() {
+    this.isErasing = !this.isErasing;
+    this.shown();
+    this.draw();
+  }
+
   setTool(tool) {
     this.cancel();
     this.tool = tool;

@@ -8,10 +8,12 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from playwright.sync_api import Page, expect
+from PIL import Image
+from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import PageFaults, ServerProcess, check_accessibility, finished
+from tests.browser.conftest import SCHEMES, PageFaults, ServerProcess, check_accessibility, finished
 from tests.site import bars
 
 
@@ -364,3 +366,151 @@ def test_changes_that_are_refused_do_not_stop_others(
     page.keyboard.press("1")
     assert saved(page)["objects"][0]["class"] == 0
     expect(page.locator("#label-unsaved")).to_be_hidden()
+
+
+WIDTHS = (1440, 390)
+
+
+def check_all(page: Page) -> None:
+    """Check the page in all colors, on a large screen and on a phone, where everything is within reach."""
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 844})
+        check_accessibility(page, SCHEMES)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for control in page.locator("#label-tools button, #label-classes button").all():
+        control.scroll_into_view_if_needed()
+        box = control.bounding_box()
+        assert box and box["x"] >= 0 and box["x"] + box["width"] <= WIDTHS[-1]
+    page.set_viewport_size({"width": WIDTHS[0], "height": 844})
+
+
+def test_pages_and_dialogs_are_accessible_on_phones_too(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    page.goto("/labels/new")
+    check_all(page)
+    url = start(page, photos, "Semantic segmentation", "bar\nspot\nan unusually long name of a class")
+    check_all(page)
+    for name, opener in (
+        ("Change the class", page.get_by_role("button", name="Change bar")),
+        ("Create a dataset", page.get_by_role("button", name="Create dataset").first),
+    ):
+        if opener.is_enabled():
+            opener.click()
+            expect(page.get_by_role("dialog", name=name)).to_be_visible()
+            check_all(page)
+            page.keyboard.press("Escape")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    draw(page, 0.2, 0.5, 0.8, 0.5)
+    saved(page)
+    check_all(page)
+    # Erase with a finger's tools: the mask is empty again.
+    page.get_by_role("button", name="Erase").click()
+    for _ in range(8):
+        page.get_by_role("button", name="Larger brush").click()
+    draw(page, 0.1, 0.5, 0.9, 0.5)
+    assert saved(page)["labels"] == [0]
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    check_all(page)
+    page.keyboard.press("Escape")
+    change = json.dumps({"rev": entry(page.url)["rev"], "edit": "other", "state": "skipped"}).encode()
+    assert page.request.post(f"{page.url}.json", data=change, headers={"Content-Type": "application/json"}).ok
+    page_faults.allow(r"/images/\d+\.json$")
+    page.keyboard.press("x")
+    expect(page.get_by_role("dialog", name="Two people labeled this image")).to_be_visible()
+    check_all(page)
+
+
+def tab_to(page: Page, target: Locator, most: int = 80) -> None:
+    """Press the Tab key until ``target`` has the focus."""
+    for _ in range(most):
+        if target.evaluate("element => element === document.activeElement"):
+            return
+        page.keyboard.press("Tab")
+    raise AssertionError(f"{most} times Tab do not lead to {target}")
+
+
+@pytest.fixture(scope="module")
+def squares(server: ServerProcess) -> Path:
+    """Images of a bright square, which are named after its left and its top edge."""
+    folder = server.data / "squares to label"
+    folder.mkdir()
+    chance = np.random.default_rng(0)
+    for number in range(28):
+        pixels = chance.integers(0, 60, (32, 32, 3), np.uint8)
+        top, left = chance.integers(0, 20, 2)
+        pixels[top : top + 12, left : left + 12] = 220
+        Image.fromarray(pixels).save(folder / f"{number:02}-{left}-{top}.png")
+    return folder
+
+
+@pytest.mark.tensorflow
+def test_the_whole_loop_works_without_a_mouse(page: Page, page_faults: PageFaults, squares: Path) -> None:
+    page.goto("/labels/new")
+    tab_to(page, page.get_by_label("What to label"))
+    page.keyboard.type("Object")
+    tab_to(page, page.get_by_role("combobox", name="Folder with images"))
+    page.keyboard.type(str(squares))
+    tab_to(page, page.get_by_label("Classes", exact=True))
+    page.keyboard.type("square")
+    tab_to(page, page.get_by_role("button", name="Start labeling"))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/labels/\d"))
+    link = page.get_by_role("link", name="Label", exact=True)
+    expect(link).to_be_visible()
+    url = page.url.partition("#")[0]
+    tab_to(page, link)
+    page.keyboard.press("Enter")
+    for _ in range(22):
+        expect(page.locator("#label-state")).to_have_text("Not labeled")
+        before = page.url
+        _, left, top = map(int, (page.locator("#label-file").text_content() or "").split(".")[0].split("-"))
+        page.keyboard.press("n")
+        edges = left, top, left + 12, top + 12
+        # The box stays inside of the image after each change.
+        for at in (2, 3, 0, 1):
+            tab_to(page, page.locator("#label-edges input").nth(at))
+            page.keyboard.press("Control+a")
+            page.keyboard.type(str(edges[at]))
+            page.keyboard.press("Escape")  # back to the image
+        page.keyboard.press("Enter")
+        expect(page).not_to_have_url(before)
+        expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+        assert entry(before)["objects"] == [{"class": 0, "box": [*map(float, edges)]}]
+    tab_to(page, page.locator(".label-bar a"))
+    page.keyboard.press("Enter")
+
+    tab_to(page, page.get_by_role("button", name="Train a model"))
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/models/.*/new"))
+    tab_to(page, page.locator("summary", has_text="Customize"))
+    page.keyboard.press("Enter")
+    tab_to(page, page.get_by_label("Epochs", exact=True), 300)
+    page.keyboard.press("Control+a")
+    page.keyboard.type("3")
+    tab_to(page, page.get_by_role("button", name="Train", exact=True), 300)
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/models/\d"), timeout=120_000)
+
+    page.goto(url)
+    predict = page.get_by_role("button", name="Predict the rest")
+    expect(predict).to_be_visible(timeout=120_000)
+    tab_to(page, predict)
+    page.keyboard.press("Enter")
+    correct = page.get_by_role("link", name="Correct proposals")
+    expect(correct).to_be_visible(timeout=60_000)
+    check_all(page)
+    tab_to(page, correct)
+    page.keyboard.press("Enter")
+    expect(page.locator("#label-state")).to_have_text(re.compile("Proposed|Not labeled"))
+    before = page.url
+    page.keyboard.press("Enter")
+    expect(page).not_to_have_url(before)
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    assert entry(before)["state"] == "labeled"
+    page.goto(url)
+    tab_to(page, page.get_by_role("button", name="Train again"))
+    page.keyboard.press("Enter")
+    expect(page.locator("#labels-next")).to_contain_text("is being trained", timeout=60_000)
