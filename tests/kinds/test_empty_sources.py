@@ -59,7 +59,7 @@ CASES: list[tuple[str, dict[str, str], str, str, str]] = [
     ("image-classification", HUB, "dataset_folder", "DATA/hub.parquet", NO_ROWS),
     ("image-classification", CSV, "table_train_file", "", NO_ROWS),
     ("image-classification", TEXT_FILES, "textfile_local_train_images", "DATA/blank.csv", "is empty"),
-    ("image-object-detection", NO_BOXES, "train_label_folder", "", "No annotations"),
+    ("image-object-detection", NO_BOXES, "train_label_folder", "", NO_IMAGES),
     ("image-object-detection", NO_ANNOTATED, "train_image_folder", "DATA/empty", NO_IMAGES),
     ("image-object-detection", {"train_image_folder": BARS}, "train_label_folder", "DATA/boxes.csv", NO_ROWS),
     ("image-segmentation", {}, "feature_folder", "DATA/both", NO_IMAGES),
