@@ -116,6 +116,11 @@ class Values:
         result: NDArray[np.bool_] = have[numbers]
         return result
 
+    def are_set(self, images: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return whether each of the ``images`` has any value."""
+        result: NDArray[np.bool_] = self._numbers_of_sets()[images] > 0
+        return result
+
     def _numbers_of_sets(self) -> NDArray[np.uint32]:
         """Return a copy, because another thread may save meanwhile."""
         return np.frombuffer(self._numbers.tobytes(), np.uint32)

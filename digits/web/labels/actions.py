@@ -215,4 +215,5 @@ def accept_above(book: LabelBook, threshold: float) -> Accepted:
 
 
 def _above(book: LabelBook, threshold: float) -> NDArray[np.int64]:
-    return book.find(OPEN, ["train"], above=threshold)
+    numbers = book.find(OPEN, ["train"], above=threshold)
+    return numbers[~book.log.classes.are_set(numbers)]  # others are not complete, such as imported ones

@@ -178,9 +178,14 @@ class LabelBook:
             return in_thread(self.log.take_back, batch, by)
 
     def proposal(self, number: int, split: str) -> Proposal | None:
-        """Return the proposal for an open training image: others come without one, so that they remain fair."""
-        is_open = STATES[self.log.states[number]] in OPEN
-        return in_thread(self.proposals.find, number) if is_open and split == "train" else None
+        """Return the proposal for an open training image without labels of its own.
+
+        Others come without one, so that they remain fair.
+        """
+        is_open = STATES[self.log.states[number]] in OPEN and split == "train"
+        if not is_open or self.log.classes.are_set(np.array([number])).any():
+            return None
+        return in_thread(self.proposals.find, number)
 
     def lease(self, holder: str, count: int, splits: Collection[str], without: Collection[int]) -> list[int]:
         """Return open images for the ``holder``, who keeps those leased before, ``without`` some.

@@ -12,6 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core import append_log
+from digits.core.files import write_json
+from digits.kinds.labeling.proposals import ROWS_FILE, RUNS, Proposal, Run
 from tests.labels import create, image, photo
 from tests.site import Site, bars
 from tests.web.trained import shared_site
@@ -136,6 +139,19 @@ def test_images_with_crowds_stay_open(site: Site) -> None:
     assert "1 of the images or labels have regions to ignore" in warnings and "0.png" in warnings
     opened = site.json(f"/labels/{job}/next.json?count=20")["images"]
     assert rows["0.png"]["n"] in [each["n"] for each in opened]
+    # A proposal would replace the other objects.
+    run = Run(id="20260101-000000-abcdef", model="m", name="m", snapshot="s", epoch=1, at=1)
+    target = RUNS.folder_of(site.services.store.folder / job, run.id)
+    target.mkdir(parents=True)
+    append_log.append(target / ROWS_FILE, [Proposal(image=n, score=0.9, objects=[]) for n in range(4)])
+    write_json(target / RUNS.file, run)
+    for row in rows.values():
+        is_proposed = "predicted" in image(site, job, row["n"])
+        assert is_proposed == (row["state"] == "none" and row["split"] == "train")
+    sample = site.client.post(f"/labels/{job}/accept.json", json={"threshold": 0.5, "dry_run": True})
+    assert sample.get_json()["count"] == sum(
+        row["state"] == "none" and row["split"] == "train" for row in rows.values()
+    )
 
 
 def masks(folder: Path) -> Path:
