@@ -42,7 +42,7 @@ from digits.kinds.recipes import build_recipe, has_databases, read_source
 
 FILE = "imported.json"
 AUTHOR = "imported"
-SECONDS = 300
+SECONDS = 600
 _MAX_BYTES = 2 << 30
 _PIECE = 64
 # Settings of recipes that leave no image, class or object out.
