@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from array import array
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,11 @@ SKIPPED = STATES.index("skipped")
 
 
 class LabelBook:
-    """The images and the labels of a job. Saves wait for each other; reading waits for nothing."""
+    """The images and the labels in the ``folder`` of a job. Saves wait for each other; reading waits for nothing."""
 
-    def __init__(self, job: LabelsJob) -> None:
-        self._job = job
-        self.images, self.log = ImageIndex(job.folder), LabelLog(job.folder)
-        self.proposals = Proposals(job.folder)
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.images, self.log, self.proposals = ImageIndex(folder), LabelLog(folder), Proposals(folder)
         self._turn = threading.Lock()
         self._is_read = False
         self._leases: dict[int, tuple[str, float]] = {}
@@ -50,7 +49,7 @@ class LabelBook:
                 in_thread(self._read)
 
     def _is_current(self) -> bool:
-        path = self._job.folder / IMAGES_FILE
+        path = self._folder / IMAGES_FILE
         is_listed = not path.exists() or path.stat().st_size <= self.images.cursor
         return self._is_read and is_listed and self.proposals.is_current()
 
@@ -206,7 +205,7 @@ class LabelBook:
 
     def _in_order(self) -> NDArray[np.int32]:
         """Return the numbers of all images, in the order in which they are labeled best."""
-        order = self.proposals.order(self._job.folder)
+        order = self.proposals.order(self._folder)
         order = order[order < len(self.images)]
         is_missing = np.ones(len(self.images), np.bool_)
         is_missing[order] = False
@@ -219,18 +218,18 @@ def _padded(values: array[Any], dtype: type[Any], count: int, rest: int) -> NDAr
     return np.concatenate([known, np.full(count - len(known), rest, dtype)])
 
 
-_books: OrderedDict[Path, LabelBook] = OrderedDict()
 # All that requests work with: a job must not have two, which would both append to its log.
 _alive: WeakValueDictionary[Path, LabelBook] = WeakValueDictionary()
 
 
+@functools.lru_cache(_KEPT)
+def _book(folder: Path) -> LabelBook:
+    return _alive.setdefault(folder, LabelBook(folder))
+
+
 def book_of(job: LabelsJob) -> LabelBook:
     """Return the up-to-date labels of ``job``; raises NotFound with the place of a damaged line."""
-    book = _alive.setdefault(job.folder, LabelBook(job))
-    _books[job.folder] = book
-    _books.move_to_end(job.folder)
-    while len(_books) > _KEPT:
-        _books.popitem(last=False)
+    book = _book(job.folder)
     try:
         book.update()
     except UnreadableFile as error:

@@ -389,7 +389,7 @@ def test_labels_survive_a_restart(settings: Settings, executor: SharedExecutor) 
     job = create(site)
     save(site, job, 5, 0, "a", objects=[BOX])
     next(first, None)
-    books._books.clear()
+    books._book.cache_clear()
     with open(settings.jobs_dir / job / LABELS_FILE, "ab") as log:
         log.write(b'{"image":5,"rev":2,"ed')  # a server was killed
     second = opened()
