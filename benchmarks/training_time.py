@@ -4,11 +4,11 @@
 
 Each network is trained on random images for some epochs of two steps; those with ImageNet weights in both phases of
 Fine-tune. Prints the lines of the table: seconds of one core for the start, and nanoseconds of one core per pixel of an
-image to train all layers, to validate, and to train the head. Steps that also build a function belong to the start. The
-CPU time, unlike the elapsed time, does not depend on what else the machine does.
+image to train all layers, to validate, and to train the head on features. Steps that also build a function belong to
+the start. The CPU time, unlike the elapsed time, depends little on what else the machine does.
 
 ``--side`` is that of the images, by default that of `CASES`. The cost of the ``original`` pixels of a network that
-halves images is right if the costs are the same for images of different sizes.
+halves images, and that of a ``step``, are right if the costs are the same for images of different sizes.
 
 With ``--check``, train with the recommended settings and compare the expected time with the CPU time per core.
 """
@@ -107,10 +107,14 @@ def _measure(folder: Path, name: str, other_side: int | None) -> str:
     total = _run(folder / "model", recipe, name)
     spent = json.loads((folder / "model" / "spent.json").read_text())
     # Per image; the validation split has as many images as a step.
-    costs = {what: statistics.median(seconds[BUILT:]) / size for what, seconds in spent.items()}
-    start = total - sum(len(seconds) * costs[what] * size for what, seconds in spent.items())
-    pixels = COSTS.get(name, Cost(0, 0, 0)).pixels(side, side)
-    train, evaluate, head = (costs.get(what, 0) / pixels * 1e9 for what in ("train", "evaluate", "head"))
+    each = {what: statistics.median(seconds[BUILT:]) for what, seconds in spent.items()}
+    start = total - sum(len(seconds) * each[what] for what, seconds in spent.items())
+    cost = COSTS.get(name, Cost(0, 0, 0))
+    of_step = {"train": cost.step, "evaluate": cost.step / 2, "head": 0.0}
+    train, evaluate, head = (
+        max(0.0, each.get(what, 0) - seconds) / size / cost.pixels(side, side) * 1e9
+        for what, seconds in of_step.items()
+    )
     return f'    "{name}": Cost({start:.0f}, {train:.0f}, {evaluate:.0f}, {head:.0f}),'
 
 

@@ -64,6 +64,8 @@ PADDED_PARTS = 8
 STEPS_PER_VALIDATION = 10
 DETECTOR_BATCH = 4
 DETECTOR_VALIDATIONS = 20
+# The reason mentions a network that would take this much less time.
+MUCH_LONGER = 2.0
 # The number of networks that the form of models shows at first.
 GOOD_NETWORKS = 4
 # Networks for small images, and for photos, best first.
@@ -428,13 +430,15 @@ def recommend(
     is_pretrained = rule.pretrained or bool(fine_tune)
     if is_pretrained and item.pretrained:
         settings["initial_weights"] = "imagenet"
-    state = resources.weights_of(item)
+    state, seconds = resources.weights_of(item), _expect(item, settings, facts, resources)
+    preferred = _preferred(rule, item, offered, resources)
+    times = (seconds or 0) / ((preferred and _expect(preferred, settings, facts, resources)) or math.inf)
     return Recommendation(
         network=item.id,
         settings=settings,
-        reason=_reason(rule, item, facts, _preferred(rule, item, offered, resources)),
+        reason=_reason(rule, item, facts, preferred, times),
         good=_good(item, usable, facts, resources),
-        seconds=_expect(item, settings, facts, resources),
+        seconds=seconds,
         refusals=refusals,
         download=CATALOG[item.pretrained].full.megabytes
         if "initial_weights" in settings and state == "unknown"
@@ -520,7 +524,8 @@ def _expect(network: Network, settings: Settings, facts: Facts, resources: Resou
     return training_seconds(network.id, settings, facts.images, size, cores=cores, speed=speed)
 
 
-def _reason(rule: Rule, network: Network, facts: Facts, preferred: Network | None) -> str:
+def _reason(rule: Rule, network: Network, facts: Facts, preferred: Network | None, times: float) -> str:
+    """Return the reason for ``network``, which takes this many ``times`` as long as the ``preferred`` one."""
     color = "grayscale" if facts.channels == 1 else "color"
     count = facts.training_images
     images = f"{color.capitalize()} images" if count is None else f"{count:,} {color} images"
@@ -531,6 +536,8 @@ def _reason(rule: Rule, network: Network, facts: Facts, preferred: Network | Non
         reason += (
             f" Its weights are on this server; those of {preferred.in_words}, the first choice, are not."
         )
+        if times >= MUCH_LONGER:
+            reason += f" Training takes about {times:.0f} times as long as with these."
     pair = _exchanged(facts)
     if pair is None:
         return reason

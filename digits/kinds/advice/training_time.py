@@ -20,8 +20,9 @@ REFERENCE_SPEED = 110.0
 class Cost:
     """What the training of a network costs on the reference machine.
 
-    ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. So is ``step``: to update
-    all weights, which takes long for large networks and few or small images. The others are in nanoseconds of one core
+    ``start`` is in seconds of one core: to start TensorFlow, build the network and save it. So is ``step``: what a step
+    that trains all layers costs for any number of pixels, because it handles all weights; to evaluate a batch costs
+    half of that. The others are in nanoseconds of one core
     per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only the ``head`` on its
     features; 0 if the network has no pretrained weights. They are computed in each step unless they are computed
     ``once``.
@@ -48,22 +49,23 @@ class Cost:
         return width * height * ((enlarged / halved) ** 2 + self.original)
 
 
+# The steps of the other networks with the weights of ResNet-50 are assumed to cost what those of fpn do.
 COSTS: dict[str, Cost] = {
     "lenet": Cost(5, 418, 187),
     "alexnet": Cost(7, 981, 290),
     "googlenet": Cost(11, 2645, 832),
     "resnet32": Cost(10, 5312, 1796),
-    "resnet50": Cost(27, 6349, 1966, 12),
+    "resnet50": Cost(27, 5800, 1695, 12, step=0.142),
     "efficientnetlite": Cost(17, 1511, 375, 12, smallest=128),
     "efficientnetv2": Cost(35, 2092, 611, 12, once=False),
     "mobilenetv3": Cost(22, 1273, 319, 12),
-    "fpn": Cost(27, 6300, 2400, 900),
+    "fpn": Cost(27, 4130, 1200, 950, step=0.142),
     "regression": Cost(7, 864, 380, largest=64, original=0.166),
     "multilabel": Cost(6, 720, 270, largest=64, original=0.1),
     "unet": Cost(11, 3892, 1520, largest=80, original=0.083),
     "segmenter": Cost(21, 3266, 946, 1100),
     # Not measured: the encoder of resnet50 with the decoder of segmenter, which has more channels.
-    "segmenter_resnet50": Cost(31, 8600, 2700, 1900),
+    "segmenter_resnet50": Cost(31, 7500, 2160, 1900, step=0.142),
     "dncnn": Cost(6, 4372, 1493),
     "siamese": Cost(6, 729, 290),
     "detector": Cost(9, 478, 257),
@@ -85,6 +87,7 @@ def shares(network: str) -> tuple[float, float]:
     cost = COSTS.get(network)
     if cost is None or not cost.head:
         return TYPICAL_SHARES
+    # Of large images: of small ones, where each step costs the same, the shares differ little.
     return cost.evaluate / cost.train, cost.head / cost.train
 
 
@@ -113,15 +116,18 @@ def training_seconds(
     width, height = size
     crop = int(settings.get("crop_size") or 0)
     pixels = cost.pixels(min(width, crop or width), min(height, crop or height))
-    epochs = float(settings["train_epochs"])
+    epochs, batch_size = (
+        float(settings["train_epochs"]),
+        float(settings.get("batch_size") or DEFAULT_BATCH_SIZE),
+    )
     head = float(settings["head_epochs"]) if settings.get("fine_tune") == "true" else 0.0
     # There is one before the training.
     validations = 1 + epochs / float(settings.get("val_interval") or 1)
     passes = variants(head, _is_random(settings)) if cost.once and head >= 2 else head
     trained = images["train"] * (head * cost.head + (epochs - head) * cost.train)
-    evaluated = (images["train"] * passes + images.get("val", 0) * validations) * cost.evaluate
-    steps = (epochs - head) * images["train"] / float(settings.get("batch_size") or DEFAULT_BATCH_SIZE)
-    work = pixels * (trained + evaluated) / 1e9 + steps * cost.step
+    evaluated_images = images["train"] * passes + images.get("val", 0) * validations
+    batches = ((epochs - head) * images["train"] + evaluated_images / 2) / batch_size
+    work = pixels * (trained + evaluated_images * cost.evaluate) / 1e9 + batches * cost.step
     # TensorFlow starts and builds graphs mostly on one core, and uses many cores a little less well than a few.
     seconds = cost.start / min(cores, 1.5) + work / math.pow(cores, 0.95)
     return seconds * REFERENCE_SPEED / speed

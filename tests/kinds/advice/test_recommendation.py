@@ -129,6 +129,8 @@ def test_the_reason_says_that_only_other_weights_are_at_hand() -> None:
     resources = Resources(weights=dict.fromkeys(CATALOG, "unknown") | {"resnet50": "at hand"})
     why = "Its weights are on this server; those of EfficientNet-Lite0, the first choice, are not."
     assert _recommend(photos, resources).reason.endswith(why)
+    counted = Facts(CLASSES, 256, 256, 3, images={"train": 500, "val": 100})
+    assert _recommend(counted, resources).reason.endswith("about 4 times as long as with these.")
     for others in (ALL, GPU, NOTHING):
         assert "first choice" not in _recommend(photos, others).reason
 

@@ -56,12 +56,13 @@ def test_the_head_is_trained_on_features_of_some_variants() -> None:
     assert [variants(epochs, True) for epochs in (0, 1, 2, 5, 8, 100)] == [1, 1, 1, 2, 4, 4]
 
 
-def test_updates_of_the_weights_cost_time_in_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_step_costs_time_whatever_the_size_of_its_images(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(COSTS, "some", Cost(5, 1000, 300, 400, step=0.5))
     images = {"train": 1000}
     assert seconds({"batch_size": "4"}, images=images) == pytest.approx(5 + 100 + 2500 * 0.5)
+    assert seconds({"batch_size": "4"}) == pytest.approx(5 + 100 + 3.3 + 2500 * 0.5 + 275 * 0.25)
     tuned = {"fine_tune": "true", "head_epochs": "4", "batch_size": "10"}
-    assert seconds(tuned, images=images) == pytest.approx(5 + 16 + 3 + 60 + 600 * 0.5)
+    assert seconds(tuned, images=images) == pytest.approx(5 + 16 + 3 + 60 + 600 * 0.5 + 100 * 0.25)
 
 
 def test_the_time_of_a_head_is_a_share_of_that_of_all_layers() -> None:

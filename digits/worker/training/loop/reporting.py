@@ -9,7 +9,6 @@ from pathlib import Path
 
 from digits.core.events import EventLog, Measured, Progressed, ReportInterval
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
-from digits.worker.training.loop.timeline import Timeline
 
 TENSORBOARD_FOLDER = "tb"
 
@@ -28,19 +27,17 @@ class Reports:
     def __init__(
         self,
         events: EventLog,
-        timeline: Timeline,
         train_board: TensorBoardLog,
         val_board: TensorBoardLog,
     ) -> None:
         self.events = events
-        self._timeline = timeline
         self.train_board, self.val_board = train_board, val_board
         self._interval = ReportInterval(PROGRESS_SECONDS)
 
-    def progress(self, step: int, doing: str, seconds_left: float | None = None, now: bool = False) -> None:
-        """Report that the training is ``doing`` something after ``step`` steps; rarely, unless ``now``."""
+    def progress(self, done: float, doing: str, seconds_left: float | None = None, now: bool = False) -> None:
+        """Report what the training is ``doing`` after a part of it, 0 to 1, is ``done``; rarely, unless ``now``."""
         if self._interval.is_due(now):
-            self.events.append(Progressed(round(step / self._timeline.total_steps, 6), seconds_left, doing))
+            self.events.append(Progressed(round(done, 6), seconds_left, doing))
 
     def training(self, rows: Sequence[Measured]) -> None:
         """Report rows of training metrics."""
@@ -68,7 +65,6 @@ class Reports:
 def opened(
     job_folder: Path,
     events: EventLog,
-    timeline: Timeline,
     *,
     resumed_after: int | None,
     validates: bool,
@@ -85,4 +81,4 @@ def opened(
         val_board = train_board
         if validates:
             val_board = stack.enter_context(TensorBoardLog(folder / "val", resumed_after, is_silent))
-        yield Reports(events, timeline, train_board, val_board)
+        yield Reports(events, train_board, val_board)

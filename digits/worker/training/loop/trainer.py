@@ -93,12 +93,11 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
     with reporting.opened(
         resources.job_folder,
         resources.events,
-        resources.timeline,
         resumed_after=point.step if point else restarted,
         validates=resources.data.val is not None,
         is_silent=not gang.is_lead,
     ) as reports:
-        reports.progress(first_step, "Building the network", now=True)
+        reports.progress(first_step / resources.timeline.total_steps, "Building the network", now=True)
         steps = setup.build(resources, reports.train_board, trunk=point.trunk if point else ())
         trainer = Trainer(resources, steps, reports, first_step)
         if point:
@@ -169,6 +168,7 @@ class Trainer:
         self._validation = _validation(resources, steps)
         self._rows = MetricRows()
         self._left = setup.time_left(resources, steps, first_step)
+        self._saved_steps = setup.saved_steps(resources, steps)
         traces = job_folder / reporting.TENSORBOARD_FOLDER / "train"
         self._profiler = Profiler(traces, job_folder, self._recipe.traces_interval, first_step)
         self._validated = -1  # the step of the latest validation
@@ -461,7 +461,14 @@ class Trainer:
             self._reports.val_board.spreads(self.step, self._steps.activations.spreads())
 
     def _progress(self, doing: str, now: bool = False) -> None:
-        self._reports.progress(self.step, doing, self._left.seconds(self.step), now)
+        self._reports.progress(self._done, doing, self._left.seconds(self.step), now)
+
+    @property
+    def _done(self) -> float:
+        """The completed part of the training by its expected time: steps of the head are shorter than others."""
+        head_steps, saved = self._steps.head_steps, self._saved_steps
+        so_far = saved * min(1.0, self.step / head_steps) if head_steps else 0.0
+        return (self.step - so_far) / (self._timeline.total_steps - saved)
 
     # Checkpoints
 

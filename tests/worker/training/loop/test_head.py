@@ -56,6 +56,9 @@ def test_without_augmentation_features_change_nothing(train: Any, old: Path) -> 
     assert "Computing features: 0%" in [event.doing for event in on_features.of(Progressed)]
     (change,) = on_features.of(PhaseChanged)
     assert change.epoch == 4
+    before = on_features.events[: on_features.events.index(change)]
+    # Four of five epochs, but little of the time.
+    assert [event for event in before if isinstance(event, Progressed)][-1].fraction < 0.5
     # Steps that measure all layers are computed from images.
     on_images = train(NEW, name="images", **_tune(old), gradient_metrics=True)
     assert ON_IMAGES in on_images.output

@@ -356,7 +356,8 @@ def test_the_time_left_expects_the_pictures_after_each_validation_and_the_work_a
     slow_down(StepFunction, "steps", 1.0)
     slow_down(StepFunction, "extended_step", 9.0)
     slow_down(Validation, "run", 4.0)
-    monkeypatch.setattr(trainer, "TimeLeft", functools.partial(trainer.TimeLeft, clock=lambda: now[0]))
+    time_left = functools.partial(trainer.setup.TimeLeft, clock=lambda: now[0])
+    monkeypatch.setattr(trainer.setup, "TimeLeft", time_left)
     build = trainer.setup.build
     monkeypatch.setattr(
         trainer.setup, "build", lambda *given, **more: replace(build(*given, **more), closing_seconds=30.0)
