@@ -177,14 +177,13 @@ class LabelBook:
             return in_thread(self.log.take_back, batch, by)
 
     def proposal(self, number: int, split: str) -> Proposal | None:
-        """Return the proposal for an open training image without labels of its own.
+        """Return the proposal for an image that may have one."""
+        return in_thread(self.proposals.find, number) if self.shows_proposal(number, split) else None
 
-        Others come without one, so that they remain fair.
-        """
+    def shows_proposal(self, number: int, split: str) -> bool:
+        """Return whether an image is an open training image without labels of its own: others remain fair."""
         is_open = STATES[self.log.states[number]] in OPEN and split == "train"
-        if not is_open or self.log.classes.are_set(np.array([number])).any():
-            return None
-        return in_thread(self.proposals.find, number)
+        return is_open and not self.log.classes.are_set(np.array([number])).any()
 
     def lease(self, holder: str, count: int, splits: Collection[str], without: Collection[int]) -> list[int]:
         """Return open images for the ``holder``, who keeps those leased before, ``without`` some.

@@ -202,7 +202,8 @@ def _items(
     found, disagreed = [], {*book.find(differs=True).tolist()}
     for number in numbers:
         image, entry = book.images.read(number), book.log.latest(number)
-        proposal = book.proposals.find(number) if are_proposals or number in disagreed else None
+        is_proposed = are_proposals or number in disagreed or book.shows_proposal(number, image.split)
+        proposal = book.proposals.find(number) if is_proposed else None
         words, boxes = _labels_of(job, image, proposal if are_proposals else entry)
         found.append(
             {

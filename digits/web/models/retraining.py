@@ -48,7 +48,12 @@ def start(job_id: str) -> AnyResponse:
         method="previous",
         previous_networks=model.id,
         custom_network_snapshot="",
-        model_name=next_name(model.name),
+        # “LeNet on cats, 60 labels” becomes “LeNet on cats, 560 labels”.
+        model_name=(
+            model.name.removesuffix(before.name) + dataset.name
+            if model.name.endswith(before.name)
+            else next_name(model.name)
+        ),
     )
     if errors := submission.check():
         return respond_invalid(errors, lambda: render(submission))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,10 @@ import pytest
 from PIL import Image
 
 from digits.core.model_job import ModelJob
+from digits.kinds.advice.verdict import Verdict
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
+from digits.web.evaluations import model_result
 from digits.web.labels.actions import SAMPLE
 from tests.labels import create, image, mask_of, save
 from tests.site import Site, bars
@@ -57,14 +60,14 @@ def labeled(site: Site) -> tuple[str, str]:
     )
     assert answer.status_code == 200, answer.get_json()
     dataset = site.wait_until_done(answer.get_json()["id"])
-    return job, train(site, dataset, train_epochs=8)
+    return job, train(site, dataset, train_epochs=8, model_name="judged on first")
 
 
 @pytest.fixture(scope="module")
 def proposed(site: Site, labeled: tuple[str, str]) -> str:
     job, model = labeled
     body = propose(site, job, model)
-    assert body["images"] == len(rows_of(site, job)) and body["run"] == "judged"
+    assert body["images"] == len(rows_of(site, job)) and body["run"] == "judged on first"
     return job
 
 
@@ -75,6 +78,9 @@ def test_open_training_images_have_proposals_and_no_others(site: Site, proposed:
         if found:
             assert found["label"] == NAMES.index(row["path"].split("/")[0])
             assert 0.3 < found["score"] <= 1 and 0 <= found["uncertainty"] <= 1
+    page = site.get(f"/labels/{proposed}?state=none&split=train").text
+    assert page.count("Proposed: ") == page.count("/thumbnail") > 0
+    assert "Proposed: " not in site.get(f"/labels/{proposed}?state=none&split=val").text
 
 
 def test_proposals_are_seen_before_they_are_accepted_and_taken_back_together(
@@ -143,7 +149,8 @@ def test_a_model_is_trained_again_on_all_labels(site: Site, labeled: tuple[str, 
     answer = site.client.post(f"/labels/{job}/train.json", json={"model": model})
     assert answer.status_code == 200, answer.get_json()
     again = answer.get_json()
-    assert again["name"] == "judged 2"
+    name = site.json(f"/datasets/{again['dataset']}.json")["name"]
+    assert name != "first" and again["name"] == f"judged on {name}"
     page = site.get(f"/labels/{job}").text
     assert f'data-watch="{again["id"]}"' in page and "is being trained" in page
     site.wait_until_done(again["id"])
@@ -174,6 +181,17 @@ def test_the_page_shows_what_labels_gained(site: Site, labeled: tuple[str, str])
     page = site.get(f"/labels/{job}").text
     assert "What labeling gained" in page and "4.0 s per image with a proposal" in page
     assert f'href="/models/{model}"' in page and "Accuracy over labeled images" in page
+
+
+def test_a_model_that_lacks_images_leads_to_the_labels(
+    site: Site, labeled: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, model = labeled
+    few = Verdict("fair", "Fair", "", "more_images", "Get more images")
+    monkeypatch.setattr(model_result, "judge", lambda outcome: few)
+    page = site.get(f"/models/{model}").text
+    button = r'<a class="button[^"]*" href="([^"]+)">(?:(?!</a>).)*Label more images</span></a>'
+    assert re.findall(button, page, re.S) == [f"/labels/{job}"]
 
 
 def test_a_model_of_another_kind_is_refused(site: Site, labeled: tuple[str, str]) -> None:
