@@ -15,7 +15,7 @@ from PIL import Image
 from digits.core import append_log
 from digits.core.files import write_json
 from digits.kinds.labeling.proposals import ROWS_FILE, RUNS, Proposal, Run
-from tests.labels import create, image, photo
+from tests.labels import create, image, photo, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site
 
@@ -247,6 +247,25 @@ def test_labels_begin_with_a_dataset(site: Site) -> None:
     assert [item["name"] for item in labels["classes"]] == ["left", "middle", "right"]
     assert labels["states"]["labeled"] == 24
     assert "“bars” is for image classification" in refused(site, kind="images/detection", dataset=dataset)
+
+
+def test_boxes_are_the_same_after_a_dataset_from_labels(site: Site) -> None:
+    job = create(site)  # two of whose images are turned
+    rows = [row for row in rows_of(site, job).values() if not row.get("reason")]
+    for place, row in enumerate(rows):
+        edges = [0.3 + place / 7, 1.25, row["width"] - place / 11, row["height"] - 0.125]
+        objects = [{"class": place % 2, "box": edges}] if place else []
+        assert save(site, job, row["n"], 0, "a", objects=objects).status_code == 200
+    made = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "width": 16, "height": 16})
+    again = create(site, folder="", classes=[], dataset=made.get_json()["id"])
+    found = rows_of(site, again)
+    for row in rows[1:]:
+        (before,), (after,) = (
+            image(site, labels, n)["objects"]
+            for labels, n in ((job, row["n"]), (again, found[row["path"]]["n"]))
+        )
+        assert after["class"] == before["class"] and after["box"] == pytest.approx(before["box"], abs=0.001)
+    assert found[rows[0]["path"]]["state"] == "none"
 
 
 def test_sources_that_are_not_clear_are_refused(site: Site) -> None:
