@@ -84,7 +84,6 @@ class _Brief(Struct, gc=False):
     objects: list[_Class] | UnsetType = UNSET
     label: Whole | UnsetType = UNSET
     labels: list[Whole] | UnsetType = UNSET
-    mask: str | UnsetType = UNSET
 
 
 class Values:
@@ -97,8 +96,9 @@ class Values:
     def extend(self, missing: int) -> None:
         self._numbers.extend([0] * missing)
 
-    def __setitem__(self, image: int, values: Iterable[Any]) -> None:
-        self._numbers[image] = self._sets.setdefault(tuple(sorted({*values})), len(self._sets))
+    def __setitem__(self, image: int, values: Sequence[Any]) -> None:
+        key = tuple(values) if len(values) < 2 else tuple(sorted({*values}))  # a million times at the start
+        self._numbers[image] = self._sets.setdefault(key, len(self._sets)) if key else 0
 
     def count(self) -> Counter[Any]:
         """Return the numbers of images by value."""
@@ -130,7 +130,7 @@ class LabelLog:
     """The entries in the ``folder`` of a job, which one thread at a time saves.
 
     ``classes``, ``authors`` and ``models`` (those that proposed something) are those of the latest entries, and
-    ``answers`` the `digest` of what these say.
+    ``answers`` the `digest` of their classes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -167,11 +167,13 @@ class LabelLog:
         image = brief.image
         if image >= len(self.states):
             self.extend(image + 1)
-        self.classes[image] = classes_of(brief)
-        self.authors[image] = [brief.by] if brief.by else ()
-        sources = [brief.source, *(item.from_ for item in brief.objects or ())]
-        self.models[image] = [source.partition("/")[0] for source in sources if source]
-        self.answers[image] = 0 if brief.mask is not UNSET else digest(brief)
+        self.classes[image] = classes = classes_of(brief)
+        self.answers[image] = digest(classes)
+        self.authors[image] = (brief.by,) if brief.by else ()
+        sources = [item.from_ for item in brief.objects if item.from_] if brief.objects else []
+        if brief.source:
+            sources.append(brief.source)
+        self.models[image] = [source.partition("/")[0] for source in sources]
         if brief.batch:
             self._batches.setdefault(brief.batch, array("I")).append(image)
         elif brief.seconds and brief.state in FINISHED and STATES[self.states[image]] not in FINISHED:

@@ -23,7 +23,7 @@ from digits.core.files import UnreadableFile
 from digits.core.schema import Count, Fraction, NonNegative, UnixTime, Whole
 from digits.data.arrays import load_rows
 from digits.data.models.result_folders import ResultFolders
-from digits.kinds.labeling.answers import Object, digest
+from digits.kinds.labeling.answers import Object, classes_of, digest
 from digits.kinds.labeling.ordering import ORDER_FILE
 
 FOLDER = "predictions"
@@ -76,7 +76,8 @@ class Proposal(Struct, kw_only=True, omit_defaults=True, gc=False):
 class Proposals:
     """The proposals of the newest run in the ``folder`` of a job, as far as it is. ``run`` is None without one.
 
-    ``scores`` are those of the images, -1 without a proposal, and ``answers`` the `digest` of what is proposed.
+    ``scores`` are those of the images, -1 without a proposal, and ``answers`` the `digest` of the classes, 0
+    without classes.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -100,7 +101,9 @@ class Proposals:
             self._places.extend([-1] * missing)
             self.scores.extend([-1.0] * missing)
             self.answers.extend([0] * missing)
-            self._places[brief.image], self.answers[brief.image] = self._cursor, digest(brief)
+            self._places[brief.image] = self._cursor
+            if any(value is not UNSET for value in (brief.label, brief.labels, brief.objects)):
+                self.answers[brief.image] = digest(classes_of(brief))
             self.scores[brief.image] = -1.0 if brief.error else brief.score
             self._cursor = end
 

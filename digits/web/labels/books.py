@@ -56,10 +56,10 @@ class LabelBook:
     def _read(self) -> None:
         self._is_read = False  # requests meanwhile wait: they would see images without their labels
         self.images.update()
+        self.log.extend(len(self.images))
         if len(self.images):  # the task that lists them may write the first labels before
             self.log.update()
         self.proposals.update()
-        self.log.extend(len(self.images))
         self._is_read = True
 
     def states(self) -> NDArray[np.uint8]:
