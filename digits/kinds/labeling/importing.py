@@ -31,6 +31,7 @@ from digits.data.sources.plan import (
     SkippedParts,
     SplitPlan,
     UnusableSource,
+    count_of,
     listed,
     show,
 )
@@ -118,13 +119,14 @@ def write(request: Request) -> dict[str, Any]:
     unfinished = [path for path, found in imported.answers.items() if found.state not in FINISHED]
     imported.remarks = [
         *(str(warning) for warning in plan.warnings if not isinstance(warning, SkippedParts)),
-        *_remark(unusable, "cannot be used: not imported"),
-        *_remark(outside, f"are not in {show(root)}: not imported"),
-        *_remark(sorted(unclear), "have several different labels: open"),
+        *_remark(unusable, "label", "not imported"),
+        *_remark(outside, "image", f"outside of {show(root)}: labels not imported"),
+        *_remark(sorted(unclear), "image", "with several different labels: left open"),
         *_remark(
             unfinished,
-            "have regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: open, "
-            "with their other objects",
+            "image",
+            "with regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: "
+            "left open, with the other objects",
         ),
     ]
     write_bytes(Path(request.target, FILE), msgspec.json.encode(imported))
@@ -132,8 +134,8 @@ def write(request: Request) -> dict[str, Any]:
     return start
 
 
-def _remark(images: Sequence[str], what: str) -> list[str]:
-    return [f"{len(images):,} of the images or labels {what}: {listed(images)}."] if images else []
+def _remark(items: Sequence[str], noun: str, what: str) -> list[str]:
+    return [f"{count_of(len(items), noun)} {what}: {listed(items)}."] if items else []
 
 
 def is_text(path: str) -> bool:

@@ -136,7 +136,7 @@ def test_images_with_crowds_stay_open(site: Site) -> None:
     assert [rows[f"{n}.png"]["state"] for n in range(3)] == ["unlabeled", "labeled", "none"]
     assert image(site, job, rows["0.png"]["n"])["objects"] == [{"class": 1, "box": [1.25, 2.0, 11.25, 22.5]}]
     warnings = "\n".join(site.json(f"/labels/{job}.json")["warnings"])
-    assert "1 of the images or labels have regions to ignore" in warnings and "0.png" in warnings
+    assert "1 image with regions to ignore" in warnings and "0.png" in warnings
     opened = site.json(f"/labels/{job}/next.json?count=20")["images"]
     assert rows["0.png"]["n"] in [each["n"] for each in opened]
     # A proposal would replace the other objects.
