@@ -8,7 +8,7 @@ const DRAG_DISTANCE = 4;
 
 /**
  * Subclasses draw. `press(at, event)` returns the drag that starts when a pointer goes down: {move(at), drop(at, isMoved), cancel()};
- * `paint(context)` draws in pixels of the frame; `at` is {x, y} in pixels of the image.
+ * `paint(context)` draws in pixels of the frame; `at` is {x, y} in pixels of the image. `changes` can be undone.
  */
 export class ImageCanvas {
   #pointers = new Map();
@@ -62,6 +62,20 @@ export class ImageCanvas {
 
   cancel() {
     this.stop();
+  }
+
+  setTool(tool) {
+    this.cancel();
+    this.tool = tool;
+    this.shown();
+  }
+
+  undo() {
+    this.changes.undo();
+  }
+
+  redo() {
+    this.changes.redo();
   }
 
   #down(event) {

@@ -4,6 +4,7 @@
 // applies a class, and `chosen` are the ids of the classes to mark; `isEmpty` tells whether there are no labels.
 // `classes` are those of the job by id, deleted ones included; call `useClasses` after they have changed.
 
+import { Changes } from './changes.js';
 import { element } from './element.js';
 import { request } from './http.js';
 import { ImageCanvas } from './image_canvas.js';
@@ -19,6 +20,10 @@ const LETTERS = [...'qwtyuiogjklzn'];
 class Drawn {
   keys = DIGITS;
 
+  constructor(canvas) {
+    this.canvas = canvas;
+  }
+
   choose(id) {
     this.canvas.setClass(id);
   }
@@ -32,8 +37,7 @@ class Objects extends Drawn {
   tools = [['box', 'Box', 'b'], ['polygon', 'Polygon', 'p'], ['select', 'Select', 'v']];
 
   constructor(frame, image, options) {
-    super();
-    this.canvas = new ObjectCanvas(frame, image, options);
+    super(new ObjectCanvas(frame, image, options));
   }
 
   load({ objects = [] }, { width, height }) {
@@ -57,8 +61,7 @@ class Masks extends Drawn {
   tools = [['brush', 'Brush', 'b'], ['polygon', 'Outline', 'p'], ['fill', 'Fill', 'g']];
 
   constructor(frame, image, options) {
-    super();
-    this.canvas = new MaskCanvas(frame, image, options);
+    super(new MaskCanvas(frame, image, options));
   }
 
   /** `mask` is a file, or the name of one that the server has. */
@@ -87,12 +90,6 @@ class Picture extends ImageCanvas {
   }
 
   paint() {}
-
-  undo() {
-    this.previous?.();
-  }
-
-  redo() {}
 }
 
 class Values {
@@ -103,6 +100,7 @@ class Values {
   constructor(frame, image, { changed, shown }) {
     this.canvas = new Picture(frame, image);
     Object.assign(this, { changed, shown });
+    this.canvas.changes = new Changes((chosen) => this.put(chosen));
   }
 
   useClasses() {}
@@ -110,7 +108,7 @@ class Values {
   load(entry, { width, height }) {
     this.canvas.setSize(width, height);
     this.set(this.read(entry));
-    this.canvas.previous = null;
+    this.canvas.changes.clear();
   }
 
   set(chosen) {
@@ -118,12 +116,15 @@ class Values {
     this.shown();
   }
 
-  /** Changes what is chosen. Undo takes back the latest change. */
-  change(chosen) {
-    const before = this.chosen;
-    this.canvas.previous = () => this.change(before);
+  put(chosen) {
     this.set(chosen);
     this.changed();
+  }
+
+  /** Changes what is chosen, which can be undone. */
+  change(chosen) {
+    this.canvas.changes.add(this.chosen, chosen);
+    this.put(chosen);
   }
 
   get isEmpty() {
@@ -183,12 +184,17 @@ class Numbers extends Values {
     };
     this.fields = classes.filter((item) => !item.is_deleted).map(row);
     panel.replaceChildren(...this.fields.map(({ label }) => label));
-    this.chosen = this.read({ numbers: Object.fromEntries(this.chosen) });
+    this.set(this.read({ numbers: Object.fromEntries(this.chosen) }));
   }
 
   read({ numbers = {} }) {
-    for (const { id, field } of this.fields) field.value = numbers[id] ?? '';
     return this.fields.map(({ id }) => [id, numbers[id]]);
+  }
+
+  set(chosen) {
+    const values = Object.fromEntries(chosen);
+    for (const { id, field } of this.fields) field.value = values[id] ?? '';
+    super.set(chosen);
   }
 
   get value() {

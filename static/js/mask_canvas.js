@@ -11,7 +11,7 @@ const BRUSHES = 60;
 const OPACITY = 140;
 
 export class MaskCanvas extends ImageCanvas {
-  #changes = new Changes((tiles) => {
+  changes = new Changes((tiles) => {
     this.mask.restore(tiles);
     this.#changed();
   });
@@ -42,25 +42,17 @@ export class MaskCanvas extends ImageCanvas {
   /** Shows the mask of another image; null for one without labels. */
   load(mask, width, height) {
     this.cancel();
-    this.#changes.clear();
+    this.changes.clear();
     this.mask = mask ?? new Mask(width, height);
     this.radius ||= Math.min(MAX_RADIUS, Math.max(FINEST, Math.min(width, height) / BRUSHES));
     this.setSize(width, height);
     this.shown();
   }
 
-  undo() {
-    this.#changes.undo();
-  }
-
-  redo() {
-    this.#changes.redo();
-  }
-
   #commit() {
     const change = this.mask.commit();
     if (!change) return;
-    this.#changes.add(...change);
+    this.changes.add(...change);
     this.#changed();
   }
 
@@ -79,12 +71,6 @@ export class MaskCanvas extends ImageCanvas {
     this.isErasing = !this.isErasing;
     this.shown();
     this.draw();
-  }
-
-  setTool(tool) {
-    this.cancel();
-    this.tool = tool;
-    this.shown();
   }
 
   resize(factor) {

@@ -17,7 +17,7 @@ const CROWD = 300;
 const HALO = 'rgb(0 0 0 / 55%)';
 
 export class ObjectCanvas extends ImageCanvas {
-  #changes = new Changes((state) => this.#set(state));
+  changes = new Changes((state) => this.#set(state));
   // The objects that stay while one is dragged, painted once.
   #still = null;
 
@@ -46,7 +46,7 @@ export class ObjectCanvas extends ImageCanvas {
   /** Shows the objects of another image of a size. */
   load(objects, width, height) {
     this.cancel();
-    this.#changes.clear();
+    this.changes.clear();
     this.#show({ objects: objects.map((object) => ({ ...object, id: uniqueName() })), selectedId: null });
     this.setSize(width, height);
   }
@@ -58,17 +58,9 @@ export class ObjectCanvas extends ImageCanvas {
 
   // Changes. Each replaces the list of objects, which are never modified, and is one step to undo.
 
-  undo() {
-    this.#changes.undo();
-  }
-
-  redo() {
-    this.#changes.redo();
-  }
-
   #commit(objects, selectedId = this.selectedId) {
     const { objects: before, selectedId: selected } = this;
-    this.#changes.add({ objects: before, selectedId: selected }, { objects, selectedId });
+    this.changes.add({ objects: before, selectedId: selected }, { objects, selectedId });
     this.#set({ objects, selectedId });
   }
 
@@ -147,12 +139,6 @@ export class ObjectCanvas extends ImageCanvas {
   step(by) {
     const order = this.objects.toSorted((a, b) => bounds(a)[1] - bounds(b)[1] || bounds(a)[0] - bounds(b)[0]);
     if (order.length) this.select(order.at((order.indexOf(this.selected) + (this.selected || by > 0 ? by : 0)) % order.length));
-  }
-
-  setTool(tool) {
-    this.cancel();
-    this.tool = tool;
-    this.shown();
   }
 
   /** Drops what is being drawn; returns whether there was anything. */
