@@ -132,8 +132,10 @@ def test_imported_labels_are_of_the_images_that_a_repeated_list_finds(tmp_path: 
         save(tmp_path / "pictures" / name, photo(len(name) + ord(name[0])))
     job = tmp_path / "job"
     job.mkdir()
-    request = importing.Request(root=str(tmp_path / "pictures"), target=str(job), classes=["dog"])
-    assert importing.write(request) == ["dog", "cat"]
+    answers = {"cat/b.jpg": Answer(label=1), "dog/c.jpg": Answer(label=0)}
+    (job / importing.FILE).write_bytes(
+        msgspec.json.encode(importing.Imported("image-classification", answers))
+    )
     run(tmp_path)
     (job / IMAGES_FILE).unlink()
     save(tmp_path / "pictures" / "a.jpg", photo(5))
@@ -150,7 +152,9 @@ def test_labels_that_do_not_fit_their_image_are_left_out(tmp_path: Path) -> None
     job = tmp_path / "job"
     job.mkdir()
     answers = {name: Answer(objects=[Object(class_=0, box=(0, 0, 5, 0.5))]) for name in ("a.jpg", "b.jpg")}
-    (job / importing.FILE).write_bytes(msgspec.json.encode(importing.Imported(answers)))
+    (job / importing.FILE).write_bytes(
+        msgspec.json.encode(importing.Imported("image-object-detection", answers))
+    )
     *_, warnings = run(tmp_path)
     assert "a.jpg (Object 1 is smaller than a pixel.)" in warnings[0] and "b.jpg" in warnings[1]
 
