@@ -286,7 +286,7 @@ def test_images_of_the_first_labels_may_show_classes_that_no_training_image_show
     found = plan(labels.freeze())
     assert found.target.names == ["zebra", "cat", "dog", "emu"]  # also one without any image, in this order
     assert targets(found) == {"train/0.jpg": 0, "train/1.jpg": 1, "val/2.jpg": 2, "test/3.jpg": 1}
-    assert "Classes without train images: dog, emu." in found.warnings
+    assert "Classes without training images: dog, emu." in found.warnings
 
 
 @pytest.mark.parametrize("names", [("cat", "-x", "dog"), ("image", "-x", "image_"), ("1", "-x", "split")])
