@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,8 @@ import tensorflow as tf
 from tensorflow.core.framework.graph_pb2 import GraphDef
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.framework.auto_control_deps_utils import get_read_write_resource_inputs
+
+from digits.worker.failure import first_line
 
 CONSTANT, FEATURE, LIVE = 0, 1, 2
 # Operations whose results depend only on the shape of their input.
@@ -208,9 +210,11 @@ class Cut:
             if name in known or name in self._captures
         }
         made = [item.name for item in outputs if item.name not in known]
-        copies = dict(
-            zip(made, tf.graph_util.import_graph_def(definition, given, made, name="cut"), strict=True)
-        )
+        try:
+            found = tf.graph_util.import_graph_def(definition, given, made, name="cut")
+        except ValueError as error:
+            raise Uncuttable(f"the graph of the network cannot be cut: {first_line(error)}") from error
+        copies = dict(zip(made, found, strict=True))
         return [known[item.name] if item.name in known else copies[item.name] for item in outputs]
 
 
@@ -231,7 +235,10 @@ def _in_order(operations: Iterable[tf.Operation]) -> list[tf.Operation]:
         name: [*(tensor.op.name for tensor in item.inputs), *(other.name for other in item.control_inputs)]
         for name, item in by_name.items()
     }
-    return [by_name[name] for name in TopologicalSorter(before).static_order()]
+    try:
+        return [by_name[name] for name in TopologicalSorter(before).static_order()]
+    except CycleError as error:
+        raise Uncuttable("the network contains loops of TensorFlow 1") from error
 
 
 def _bytes_per_record(tensor: tf.Tensor) -> float:
