@@ -331,6 +331,8 @@ def _head_steps(resources: Resources) -> int:
         return 0
     total = resources.timeline.total_steps
     if in_trunk:
+        if fine_tune.head_epochs >= resources.recipe.epochs:
+            return total  # not a step less by rounding, which would change all layers at the full rate
         return min(round(fine_tune.head_epochs * resources.data.steps_per_epoch), total)
     models = ", ".join(sorted(store.pretrained.frozen))
     reason = f"{models} cannot be trained further" if models else "all of them are frozen"

@@ -53,6 +53,15 @@ def test_the_head_is_trained_first_and_then_all_layers(train: Any, old: Path) ->
     assert set(loaded.taken) == TRUNK | AVERAGES
 
 
+def test_a_head_phase_of_all_epochs_leaves_no_step_for_other_layers(train: Any, old: Path) -> None:
+    """Epochs of 2.13 steps: three take seven steps, and not six and one that trains all layers."""
+    settings = {"fine_tune": {**FINE_TUNE, "head_epochs": 3}, "epochs": 3, "batch_size": 30}
+    outcome = train(NEW, weights=str(old), **settings)
+    before, after = snapshot(old.parent, old.name), snapshot(outcome.job_folder, "snapshot_3.ckpt")
+    assert _changed(before, after) == set() and not outcome.of(PhaseChanged)
+    assert len(outcome.values("train", "loss")) == 7
+
+
 def test_a_resumed_fine_tuning_ends_with_the_same_weights(
     model: Any, start: Any, resume: Any, old: Path, often: None
 ) -> None:
