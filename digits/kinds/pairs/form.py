@@ -45,11 +45,12 @@ class Pairs(FormSource):
         root = Path(form.text_of(self.path))
         if not root.is_dir():
             return
-        refuse_other_layouts(root)
         folders = {} if self.own_splits(form) else self._splits(form, split_folders(root))
         if "train" in folders and len(folders) > 1:
             form.set(**{SOURCE_FIELDS[split]: str(path) for split, path in folders.items()})
             form.notes.append(describe_splits(folders))
+        else:
+            refuse_other_layouts(root)
 
     def find_beside(self, form: Any) -> dict[str, Beside]:
         source = Path(form.text_of(self.path))
