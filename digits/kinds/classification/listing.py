@@ -275,13 +275,14 @@ def read_tables(
     max_unusable_percent: float,
     progress: Progress,
     notes: SourceNotes,
+    names: list[str] | None = None,
 ) -> tuple[dict[str, SplitPlan], list[str]]:
-    """Return the images of each split with their labels, and the names of the classes if they are known.
+    """Return the images of each split with their labels, and the ``names`` of the classes if they are known.
 
     Raises UnusableSource.
     """
     splits: dict[str, SplitPlan] = {}
-    names = settings.classes if isinstance(settings, Tables) else []
+    names = names or []
     known = set(names) or None
     for name, table in tables.items():
         progress.reading(f"Reading {show(table.name)}")

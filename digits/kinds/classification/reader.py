@@ -167,7 +167,9 @@ def _read_files(
         is_shuffled = source.shuffle
     elif isinstance(source, Tables):
         tables = listing.tables_of(source)
-        splits, names = listing.read_tables(tables, source, recipe.max_unusable_percent, progress, notes)
+        splits, names = listing.read_tables(
+            tables, source, recipe.max_unusable_percent, progress, notes, recipe.class_names
+        )
     elif isinstance(source, LabeledRecords):
         return record_files.plan(recipe, progress)
     else:

@@ -57,8 +57,7 @@ class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
     """CSV files with a column of images and one of labels, by name; see `digits.data.tables.tables`.
 
     An empty name is that of the first column, or, for the label, of the first other column. An empty
-    delimiter is detected. ``classes`` are all names of classes in their order; by default, the labels of the training
-    rows, sorted.
+    delimiter is detected.
     """
 
     train: ListedSplit
@@ -66,7 +65,6 @@ class Tables(TableSettings, kw_only=True, frozen=True, tag="csv"):
     test: ListedSplit | None = None
     image_column: str = ""
     label_column: str = ""
-    classes: list[str] = field(default_factory=list)
 
 
 class DatasetFolder(Struct, kw_only=True, frozen=True, tag="huggingface"):
@@ -98,7 +96,8 @@ class CreateClassification(CreateWithShares, kw_only=True):
     ``test`` if these are separate. With ``sample``, a sample dataset of `digits.data.samples.catalog` is first
     downloaded to the parent of the train folder, from ``sample_mirrors`` if its own address fails. Folders must
     contain at least two classes, unless ``one_class``. With ``classes_from_names``, the class of an image is the
-    beginning of its file name, up to the last numbers, as in ``cat.0.jpg``; folders do not matter.
+    beginning of its file name, up to the last numbers, as in ``cat.0.jpg``; folders do not matter. ``class_names`` are
+    those of CSV files in their order; by default, the labels of the training rows, sorted.
     """
 
     database_labels: ClassVar[Labels] = "class"
@@ -111,6 +110,7 @@ class CreateClassification(CreateWithShares, kw_only=True):
     database: OldDataset | None = None
     one_class: bool = False
     classes_from_names: bool = False
+    class_names: list[str] = field(default_factory=list)
     sample: str | None = None
     sample_mirrors: list[str] = field(default_factory=list)
 
