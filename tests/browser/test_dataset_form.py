@@ -30,7 +30,7 @@ def test_the_splits_of_a_folder_are_used_or_mixed(page: Page, server: ServerProc
     contents = page.get_by_role("region", name="Contents of the source")
     findings = page.get_by_role("region", name="Findings in the source")
     expect(contents.locator(".source-previews li")).to_have_count(12)
-    expect(contents).to_contain_text("as they will be stored: 16×16 pixels")
+    expect(contents).to_contain_text("As they will be stored: 16×16 pixels")
     expect(contents.locator("tbody tr")).to_have_count(3)
     expect(findings).to_contain_text("12 images in 3 classes.")
     expect(findings).to_contain_text("The splits of the source are used: train for training, test for test.")
@@ -52,10 +52,10 @@ def test_the_splits_of_a_folder_are_used_or_mixed(page: Page, server: ServerProc
     # A size chosen by the user replaces the recommended one, which remains one click away.
     page.get_by_role("button", name="Change: Image size").click()
     page.get_by_role("button", name="28", exact=True).click()
-    expect(contents).to_contain_text("as they will be stored: 28×28 pixels")
+    expect(contents).to_contain_text("As they will be stored: 28×28 pixels")
     findings.get_by_role("button", name="Use this").click()
     expect(page.locator('[name="resize_width"]')).to_have_value("16")
-    expect(contents).to_contain_text("as they will be stored: 16×16 pixels")
+    expect(contents).to_contain_text("As they will be stored: 16×16 pixels")
 
     page.get_by_role("button", name=re.compile("Create")).click()
     expect(page).to_have_url(re.compile(r"/datasets/\d{8}-\d{6}-[0-9a-f]+$"), timeout=30_000)

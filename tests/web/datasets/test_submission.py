@@ -45,13 +45,13 @@ class Page:
 def test_open_fields_follow_the_source(site: Site) -> None:
     page = Page(site, resize_width="256", resize_height="256")
     folder = bars(site.data / "photos")
-    assert "Enter a path or upload files" in page.change()
+    assert "source-first" not in page.change()
     page.change(folder_train=str(folder))
     assert "data-given" in page.text and page.value("dataset_name") == "photos"
     page.read()
     assert page.value("resize_width") == "16" and page.value("dataset_name") == "photos"
     assert "24 images in 3 classes." in page.text and "About 18 training, 6 validation" in page.text
-    assert "as they will be stored: 16×16 pixels" in page.drawn and "aria-disabled" not in page.text
+    assert "As they will be stored: 16×16 pixels" in page.drawn and "aria-disabled" not in page.text
 
     # A size that was entered stays, and the recommended one is offered.
     scan = page.value("scan")
