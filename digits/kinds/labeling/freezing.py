@@ -167,7 +167,7 @@ class _Freezing:
             splits = {split: {"file": file, "folder": root} for split, file in tables.items()}
             # The first validation images may show a class that no training image shows yet.
             names = [*self.collection.names.values()]
-            files = {"type": "csv", **style, "label_column": columns[1], **splits}
+            files: dict[str, Any] = {"type": "csv", **style, "label_column": columns[1], **splits}
             return {"files": files, "class_names": names}
         if self.form.field == "labels":
             return {**of_table, "label_columns": columns[1:], "layout": "columns"}
