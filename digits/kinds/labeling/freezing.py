@@ -167,8 +167,10 @@ class _Freezing:
             splits = {split: {"file": file, "folder": root} for split, file in tables.items()}
             # The first validation images may show a class that no training image shows yet.
             names = [*self.collection.names.values()]
-            source: dict[str, Any] = {"type": "csv", **style, "label_column": columns[1], **splits}
-            return {"files": source, "class_names": names}
+            return {
+                "files": {"type": "csv", **style, "label_column": columns[1], **splits},
+                "class_names": names,
+            }
         if self.form.field == "labels":
             return {**of_table, "label_columns": columns[1:], "layout": "columns"}
         if self.form.field == "numbers":
