@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,8 @@ from digits.core.errors import DigitsError
 from digits.data.sources.class_folders import find_datasets
 from digits.data.sources.dataset_folder import find
 from digits.kinds import kind_named
+from digits.kinds.forms import previews
+from digits.kinds.forms.summary import OtherKind
 
 # The kinds and methods of sources. The first group in which some accept a source says the most about it.
 GROUPS = (
@@ -20,15 +21,6 @@ GROUPS = (
     (("image-regression", "csv"), ("image-classification", "csv"), ("image-multilabel", "csv")),
     (("image-classification", "folder"),),
 )
-
-
-@dataclass
-class OtherKind:
-    """A ``kind`` of datasets by name that accepts a source with values of the ``fields`` of its form."""
-
-    kind: str
-    title: str
-    fields: dict[str, str]
 
 
 def recognize(form: Any, kind: str) -> list[OtherKind]:
@@ -75,9 +67,6 @@ def _accepted(form: Any, kind: str, method: str, path: str) -> tuple[OtherKind, 
 
 
 def _is_read(form: Any) -> bool:
-    # Imported late, because it imports this module.
-    from digits.kinds.forms import previews
-
     with contextlib.suppress(DigitsError, OSError):
         previews.read_part(form.draft(), previews.PartialProgress())
         return True

@@ -12,7 +12,6 @@ from typing import Any
 
 from digits.data.sources.plan import show
 from digits.kinds.forms.dataset_recommendation import Advice
-from digits.kinds.forms.other_kinds import OtherKind
 
 MAX_BARS = 20
 
@@ -28,6 +27,15 @@ class Suggestion:
     action: str
     fields: dict[str, str | bool]
     stops: bool = False
+
+
+@dataclass
+class OtherKind:
+    """A ``kind`` of datasets by name that accepts a source with values of the ``fields`` of its form."""
+
+    kind: str
+    title: str
+    fields: dict[str, str]
 
 
 @dataclass
