@@ -382,6 +382,7 @@ def bare(work: Work, job: Path) -> float:
 def _built(work: Work, job: Path) -> tuple[Any, Any]:
     """Return the resources of a training, and its functions."""
     from digits.worker.training.loop import setup
+    from digits.worker.training.loop.resources import Resources
     from digits.worker.training.loop.tensorboard_log import TensorBoardLog
     from digits.worker.training.step import device_config
 
@@ -389,7 +390,7 @@ def _built(work: Work, job: Path) -> tuple[Any, Any]:
     _silence(task)
     asked = recipe.load(task, Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
-        resources = setup.Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
+        resources = Resources(asked, job, log, device_config.configure(asked, log)[0], 1)
         with TensorBoardLog(job / "tb") as board:
             return resources, setup.build(resources, board)
 

@@ -19,6 +19,7 @@ from digits.kinds import standard_networks
 from tests.worker.conftest import write_dataset
 from tests.worker.input.test_augment import ALL
 from tests.worker.lazily import device_config, optimizers, setup, tensorboard_log, tf
+from tests.worker.lazily import resources as training_resources
 
 FOLDER = Path(standard_networks.__file__).resolve().parents[1] / "networks"
 
@@ -84,7 +85,7 @@ def _lacking(task: Path) -> list[str]:
     asked = recipe.load(task, recipe.Train)
     with contextlib.closing(events.EventLog(task / "events.jsonl")) as log:
         config, _ = device_config.configure(asked, log)
-        resources = setup.Resources(asked, task.parent, log, config, 1)
+        resources = training_resources.Resources(asked, task.parent, log, config, 1)
         gpu = SimpleNamespace(name="/device:GPU:0")
         with (
             tensorboard_log.TensorBoardLog(task.parent / "tb") as board,

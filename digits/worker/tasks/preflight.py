@@ -33,7 +33,8 @@ from digits.worker.input import display, memory
 from digits.worker.input.preparation import Chunk
 from digits.worker.input.target_tensors import tensors_of
 from digits.worker.training.loop import network_checks, setup
-from digits.worker.training.loop.setup import Resources, Steps
+from digits.worker.training.loop.resources import Resources
+from digits.worker.training.loop.setup import Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
 from digits.worker.training.step import device_config, eager, numerics, step_function
 from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep

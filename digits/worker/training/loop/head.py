@@ -17,7 +17,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import humanize
 import numpy as np
@@ -27,14 +27,12 @@ from numpy.typing import NDArray
 from digits.kinds.advice import training_time
 from digits.worker.input import feeds, memory
 from digits.worker.input.preparation import chunk_signature
+from digits.worker.training.loop.resources import Resources
 from digits.worker.training.loop.timeline import max_steps
 from digits.worker.training.step.graph_cut import Cut, Uncuttable
 from digits.worker.training.step.step_function import Rows, StepFunction, settings
 from digits.worker.training.step.tracing import stack_rows, trace
 from digits.worker.training.step.training_step import Traced, TrainingStep
-
-if TYPE_CHECKING:
-    from digits.worker.training.loop.setup import Resources
 
 # The maximum part of the free disk space.
 DISK_SHARE = 0.5

@@ -20,7 +20,8 @@ from digits.worker.input.preparation import Chunk
 from digits.worker.network import tower
 from digits.worker.network.network import operations_behind
 from digits.worker.network.variables import plain_name
-from digits.worker.training.loop.setup import Resources, Steps
+from digits.worker.training.loop.resources import Resources
+from digits.worker.training.loop.setup import Steps
 from digits.worker.training.models.outputs import named
 from digits.worker.training.step import label_flow, numerics
 

@@ -30,7 +30,8 @@ from digits.worker.gang.rendezvous import Rendezvous
 from digits.worker.training.loop import reporting, setup, usage
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
-from digits.worker.training.loop.setup import Resources, Steps
+from digits.worker.training.loop.resources import Resources
+from digits.worker.training.loop.setup import Steps
 from digits.worker.training.loop.tensorboard_log import spread
 from digits.worker.training.loop.timeline import (
     MetricRows,
