@@ -118,6 +118,11 @@ REGISTER = {
             LSTMStateTuple RNNCell ResidualWrapper MultiRNNCell
         tensorflow.python.ops.rnn_cell.MultiRNNCell: _cells
     """,
+    "The graph of a step is cut where trained layers begin.": """
+        tensorflow.core.framework.graph_pb2: GraphDef
+        tensorflow.python.framework: op_def_registry
+        tensorflow.python.framework.op_def_registry: get(name)
+    """,
     "Files of other programs are read and written.": """
         tensorflow.python.framework.convert_to_constants: convert_variables_to_constants_v2
         tensorflow.core.protobuf.trackable_object_graph_pb2: TrackableObjectGraph
