@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from flask import Blueprint, request, url_for
 from werkzeug.datastructures import MultiDict
 from werkzeug.wrappers import Response as AnyResponse
@@ -12,6 +14,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.web.jobs import serializers
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.labels.actions import CHOICES, NUMBERS, fields_of_request, find, freeze_labels
+from digits.web.labels.steps import datasets_of
 from digits.web.models.form_choices import next_name
 from digits.web.models.form_page import render
 from digits.web.models.submission import Submission
@@ -23,12 +26,16 @@ from digits.web.services import services
 
 blueprint = Blueprint("retraining", __name__)
 
+# Enough for the head phase of the recommended settings and ten epochs of all layers.
+_FEWEST_EPOCHS = 17
+
 
 @twin(blueprint, "/labels/<job_id>/train", RetrainedModel)
 def start(job_id: str) -> AnyResponse:
     """Create a dataset from the labels so far, and train ``model`` on it again.
 
-    The new model has the network and the settings of ``model``, and starts from its best snapshot.
+    The new model has the network and the settings of ``model``, trains for about as many steps, and starts from its
+    best snapshot.
     """
     labels = find(job_id)
     model = services().store.get(str(fields_of_request().get("model", "")), ModelJob)
@@ -43,6 +50,9 @@ def start(job_id: str) -> AnyResponse:
     dataset, warnings = freeze_labels(labels, settings)
     submission = Submission(MultiDict({f"{model.id}-snapshot": epoch_label(snapshot.epoch)}))
     submission.copy(model.id)
+    labeled = {each.id: made.labeled for made, each in datasets_of(labels)}
+    share = labeled.get(before.id, labeled[dataset.id]) / labeled[dataset.id]
+    submission.form.set(train_epochs=epochs_again(model.recipe.epochs, share))
     submission.form.set(
         dataset=dataset.id,
         method="previous",
@@ -62,3 +72,8 @@ def start(job_id: str) -> AnyResponse:
         lambda: describe(RetrainedModel, serializers.brief(job), dataset=dataset.id, warnings=warnings),
         created=url_for("label_pages.show", job_id=job_id),
     )
+
+
+def epochs_again(epochs: float, share: float) -> int:
+    """Return the epochs that take about as many steps as before, when the images were a ``share`` of those now."""
+    return max(math.ceil(min(epochs, _FEWEST_EPOCHS)), round(epochs * share))

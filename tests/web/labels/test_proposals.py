@@ -15,6 +15,7 @@ from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
 from digits.web.evaluations import model_result
 from digits.web.labels.actions import SAMPLE
+from digits.web.models.retraining import epochs_again
 from tests.labels import create, image, mask_of, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site, train, wait_for_evaluation
@@ -167,6 +168,13 @@ def test_a_model_is_trained_again_on_all_labels(site: Site, labeled: tuple[str, 
     regression = labels_of_bars(site, "regression", "angle")
     refused = site.client.post(f"/labels/{regression}/train.json", json={"model": model})
     assert refused.status_code == 400 and "was not trained on" in refused.get_json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("epochs", "share", "again"), [(94, 60 / 560, 17), (94, 0.5, 47), (8, 0.1, 8), (30, 1, 30), (0.5, 1, 1)]
+)
+def test_training_again_takes_as_many_steps_on_more_images(epochs: float, share: float, again: int) -> None:
+    assert epochs_again(epochs, share) == again
 
 
 def test_the_page_shows_what_labels_gained(site: Site, labeled: tuple[str, str]) -> None:
