@@ -52,8 +52,8 @@ def start(job_id: str) -> AnyResponse:
     submission.copy(model.id)
     labeled = {each.id: made.labeled for made, each in datasets_of(labels)}
     share = labeled.get(before.id, labeled[dataset.id]) / labeled[dataset.id]
-    submission.form.set(train_epochs=epochs_again(model.recipe.epochs, share))
     submission.form.set(
+        train_epochs=epochs_again(model.recipe.epochs, share),
         dataset=dataset.id,
         method="previous",
         previous_networks=model.id,

@@ -1,4 +1,4 @@
-"""The head phase of fine-tuning, on features: what the layers that are not trained compute, once for each image.
+"""The head phase of fine-tuning, on features: the outputs of the layers that are not trained, computed only once.
 
 These layers take nearly all the time of a step, and their outputs would be the same in every epoch but for the random
 augmentation. So they are computed for a few variants of each image, and the epochs take turns to use them. Features
@@ -178,9 +178,8 @@ class Features:
                 raise OSError
             for shape, size, item in zip(shapes, sizes, values, strict=True):
                 with tempfile.TemporaryFile(dir=folder) as file:
-                    os.posix_fallocate(
-                        file.fileno(), 0, size
-                    )  # writing to a hole of a full disk would end the process
+                    # Writing to a hole of a full disk would end the process.
+                    os.posix_fallocate(file.fileno(), 0, size)
                     columns.append(np.memmap(file, item.dtype, "r+", shape=shape))
         except OSError as error:
             size = humanize.naturalsize(sum(sizes))
