@@ -26,12 +26,16 @@ def assert_fits_phone(page: Page) -> None:
 
 
 @pytest.mark.parametrize("width", [390, 320])
-def test_all_links_of_the_bar_fit_on_a_phone_and_are_reached_with_keys(page: Page, width: int) -> None:
+def test_all_links_of_the_bar_fit_on_a_phone_and_are_reached_with_keys(
+    page: Page, page_faults: PageFaults, width: int
+) -> None:
+    page_faults.allow(r"/socket\.io/")
+    page.route("**/socket.io/**", lambda route: route.abort())
     page.set_viewport_size({"width": width, "height": 844})
     page.goto("/")
     links = page.get_by_role("navigation", name="Main").get_by_role("link")
     expect(links).to_have_text(["New dataset", "New model", "Compute"])
-    page.locator("#connection").evaluate("notice => { notice.hidden = false; }")
+    expect(page.locator("#connection")).to_be_visible()
     for control in page.locator(".topbar :is(a, button, #connection):visible").all():
         box = control.bounding_box()
         assert box and box["x"] >= 0 and box["x"] + box["width"] <= width, control.text_content()

@@ -326,7 +326,7 @@ def test_changes_that_are_refused_do_not_stop_others(
     page_faults.allow(r"/images/\d+\.json$|/socket\.io/")
     page.route("**/socket.io/**", lambda route: route.abort())  # so that the page does not follow
     page.goto(f"{url}/images/0")
-    expect(page.locator("#label-classes").get_by_role("button", name="high")).to_be_visible()
+    expect(page.locator("#label-place")).to_have_text("1 of 18")
     change = json.dumps({"id": 1, "is_deleted": True}).encode()
     headers = {"Content-Type": "application/json"}
     assert page.request.post(f"{url}/classes.json", data=change, headers=headers).ok
