@@ -128,8 +128,9 @@ def training_seconds(
     evaluated_images = images["train"] * passes + images.get("val", 0) * validations
     batches = ((epochs - head) * images["train"] + evaluated_images / 2) / batch_size
     work = pixels * (trained + evaluated_images * cost.evaluate) / 1e9 + batches * cost.step
-    # TensorFlow starts and builds graphs mostly on one core, and uses many cores a little less well than a few.
-    seconds = cost.start / min(cores, 1.5) + work / math.pow(cores, 0.95)
+    # TensorFlow starts and builds graphs on one core. Of two cores, the recommended trainings of small sets keep 1.4 to
+    # 1.65 busy.
+    seconds = cost.start + work / math.pow(cores, 0.7)
     return seconds * REFERENCE_SPEED / speed
 
 

@@ -42,7 +42,8 @@ def test_images_pixels_and_epochs_cost_time() -> None:
     assert seconds(images={"train": 1000}) == pytest.approx(5 + 100)
     assert seconds({"val_interval": "5"}) == pytest.approx(5 + 100 + 0.9)
     assert seconds(speed=2 * REFERENCE_SPEED) == pytest.approx((5 + 100 + 3.3) / 2)
-    assert 5 / 4 + 103.3 / 4 < (seconds(cores=4) or 0) < 5 + 103.3 / 3
+    assert 5 + 103.3 / 1.7 < (seconds(cores=2) or 0) < 5 + 103.3 / 1.4
+    assert 5 + 103.3 / 4 < (seconds(cores=4) or 0) < 5 + 103.3 / 2
 
 
 def test_the_head_is_trained_on_features_of_some_variants() -> None:
