@@ -219,10 +219,6 @@ def read_source(
             progress.reading(f"Reading {show(labels.name)}: {len(measured):,} images")
     for image, size in (trust_boxes if recipe.frozen else place_boxes)(annotations, measured):
         gathering.add(image, size)
-    if split == "train":
-        images_found = count_of(sum(size is not None for size in objects.sizes), "image")
-        found = f"{progress.at_least.lower()}{images_found} with {objects.describe()}"
-        progress.say(f"{chosen.title} annotations: {found}.")
     if missing := [file for file, size in zip(objects.files, objects.sizes, strict=True) if size is None]:
         notes.warnings.append(
             f"{count_of(len(missing), 'image')} not found or unreadable: {first_lines(missing)}."
@@ -238,6 +234,10 @@ def read_source(
             f"{show(objects.files[0])}.",
             "Check the image folder.",
         )
+    if split == "train":
+        images_found = count_of(sum(size is not None for size in objects.sizes), "image")
+        found = f"{progress.at_least.lower()}{images_found} with {objects.describe()}"
+        progress.say(f"{chosen.title} annotations: {found}.")
     remarks = [*annotations.remarks, *annotations.box_remarks, *gathering.remarks()]
     found_here = [f"{show(labels.name)}: {remark}" for remark in remarks]
     notes.warnings += [remark for remark in found_here if remark not in notes.warnings]

@@ -321,3 +321,15 @@ def test_the_form_says_what_the_dataset_says(tmp_path: Path) -> None:
     for record in made.records():
         left, top, right, bottom, _ = record.target(made.manifest.target)[0]
         assert (left, top, right, bottom) == (18, 6, 28, 20)
+
+
+def test_nothing_is_said_of_boxes_whose_images_are_elsewhere(tmp_path: Path) -> None:
+    forms = Forms("image-object-detection", tmp_path / "data")
+    write_coco(forms.data, {"a": (WIDTH, HEIGHT)}, OBJECT)
+    save(forms.data / "images" / "other.png")
+    found = forms.summary(
+        train_image_folder=forms.data / "images", train_label_folder=forms.data / "labels.json"
+    )
+    assert found.facts == []
+    (problem,) = found.problems
+    assert problem.startswith("None of the images listed in") and "The first one is a.png." in problem
