@@ -93,11 +93,15 @@ R = TypeVar("R", bound=Recipe)
 
 
 class Frozen(Struct, kw_only=True, frozen=True):
-    """The labels that a dataset was made from: the ``id`` and the ``name`` of the job, and the end of the log."""
+    """The labels that a dataset was made from: the ``id`` and the ``name`` of the job, and the end of the log.
+
+    ``labeled`` is the number of images that were labeled.
+    """
 
     id: str
     name: str
     cursor: Count
+    labeled: Count = 0
 
 
 class CreateDataset(Recipe, tag="create-dataset"):
@@ -199,7 +203,7 @@ class ProposeLabels(Recipe, tag="propose-labels"):
     """Predict the images that the job in the folder ``labels`` lists, with the trained model in folder ``model``.
 
     ``snapshot`` is the prefix of one of its snapshots, and ``trained_on`` the folder of the dataset of the training.
-    The proposals go to the folder ``target``, for the ``field`` of an answer and the ids of ``classes`` by name;
+    The proposals go to the folder ``target``, for the ``kind`` of the labels and the ids of their ``classes`` by name;
     objects count from the score ``min_score`` on. ``source`` names the model in them.
     """
 
@@ -209,10 +213,10 @@ class ProposeLabels(Recipe, tag="propose-labels"):
     labels: str
     root: str
     target: str
-    field: str
+    kind: str
     classes: dict[str, Count]
     source: str
-    min_score: Fraction = 0.3
+    min_score: Fraction
 
 
 class CheckDataset(Recipe, tag="check-dataset"):

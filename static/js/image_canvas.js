@@ -7,7 +7,11 @@ import { Zoom } from './zoom.js';
 const DRAG_DISTANCE = 4;
 
 /**
- * Subclasses draw. `press(at, event)` returns the drag that starts when a pointer goes down: {move(at), drop(at, isMoved), cancel()};
+ * Subclasses are what people label. `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted;
+ * `choose(id)` applies a class, `chosen` are those to mark, and `classKeys` their keys. `missing` says what an answer lacks.
+ * `tools` are [name, title, key, what it does], and `keys` [[keys in words, what they do, {key: act}]].
+ *
+ * `press(at, event)` returns the drag that starts when a pointer goes down: {move(at), drop(at, isMoved), cancel()};
  * `paint(context)` draws in pixels of the frame; `at` is {x, y} in pixels of the image. `changes` can be undone.
  */
 export class ImageCanvas {
@@ -15,8 +19,12 @@ export class ImageCanvas {
   #drag = null;
   #frameRequest = null;
 
-  constructor(frame, image) {
-    Object.assign(this, { frame, image, size: { width: 1, height: 1 }, cursor: null, pointerType: 'mouse', isPanning: false, isLocked: false, isHidden: false });
+  tools = [];
+  keys = [];
+
+  /** `classes` are those of the job by id, deleted ones included. Calls `changed` after changes, and `shown` after others. */
+  constructor(frame, image, { classes, changed, shown }) {
+    Object.assign(this, { frame, image, classes, changed, shown, size: { width: 1, height: 1 }, cursor: null, pointerType: 'mouse', isPanning: false, isLocked: false, isHidden: false });
     this.canvas = element('canvas');
     frame.append(this.canvas);
     this.context = this.canvas.getContext('2d');
@@ -48,6 +56,9 @@ export class ImageCanvas {
   distance(at, x, y) {
     return Math.hypot(at.x - x, at.y - y) * this.zoom.scale;
   }
+
+  /** Takes over changed classes. */
+  useClasses() {}
 
   get isDragging() {
     return Boolean(this.#drag);

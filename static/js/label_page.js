@@ -4,7 +4,7 @@ import { toast } from './dialog.js';
 import { button, element } from './element.js';
 import { countOf } from './format.js';
 import { RequestError, formData, getJson, request, uniqueName, wordsOf } from './http.js';
-import { KEYS, typesText } from './label_keys.js';
+import { boundTo, keysOf, listOf, nameOf, typesText } from './label_keys.js';
 import { KINDS } from './label_values.js';
 import { join } from './live.js';
 import { IGNORED } from './mask.js';
@@ -33,8 +33,8 @@ let following = null;
 const encoding = new Map();
 let encoded = Promise.resolve();
 
-const labels = new KINDS[field](find('label-frame'), image, { classes, changed: () => save(), shown, panel: find('label-numbers') });
-const { canvas } = labels;
+const canvas = new KINDS[field](find('label-frame'), image, { classes, changed: () => save(), shown });
+canvas.useClasses();
 
 const outbox = await Outbox.open(job, {
   send: post,
@@ -61,10 +61,9 @@ async function post({ n, job: ofJob, problem, mask, ...change }) {
 }
 
 /** Saves what is on the page. Without objects, an image that is labeled is known to be empty. */
-function save(state = 'labeled') {
+function save(state = canvas.missing ? 'unlabeled' : 'labeled', { mask, ...value } = canvas.value) {
   const { n, rev } = current;
   const put = (change) => outbox.put(n, Math.max(rev, confirmed.get(n) ?? 0), change);
-  const { mask, ...value } = state === 'labeled' || state === 'reviewed' ? labels.value : {};
   const entry = { state, seconds: Math.round(10 * active.seconds) / 10, proposed: current.isProposed, ...value };
   Object.assign(current, { state });
   shown();
@@ -180,7 +179,7 @@ async function open(n) {
   const proposal = isOpen ? found.predicted : null;
   current = { ...found, url: `${url}/images/${n}`, isVisible: isShown, isProposed: Boolean(proposal), state: waiting?.state ?? found.state };
   active = { seconds: 0, last: performance.now() };
-  await labels.load(waiting ?? proposal ?? found, current);
+  await canvas.load(waiting ?? proposal ?? found, current);
   history.replaceState(null, '', `${url}/images/${n}`);
   find('label-file').textContent = found.path;
   find('label-place').textContent = `${(n + 1).toLocaleString('en')} of ${count.toLocaleString('en')}`;
@@ -197,7 +196,9 @@ function preload(n) {
 
 /** Asks for the next image. The request may overtake those that save: their images are not open. */
 function nextAfter(n) {
-  return getJson(`${url}/next.json?client=${client}&without=${[n, ...encoding.keys(), ...outbox.images]}`);
+  const asked = getJson(`${url}/next.json?client=${client}&without=${[n, ...encoding.keys(), ...outbox.images]}`);
+  asked.catch(() => {}); // openNext says why
+  return asked;
 }
 
 /** Opens the next image that nobody has labeled. */
@@ -218,7 +219,7 @@ async function copyPrevious() {
     if (entry.state !== 'labeled' && entry.state !== 'reviewed') continue;
     if (entry.objects) canvas.paste(entry.objects);
     else {
-      await labels.load(entry, { ...current, url: `${url}/images/${n}` });
+      await canvas.load(entry, { ...current, url: `${url}/images/${n}` });
       save();
     }
     return;
@@ -231,17 +232,16 @@ const actions = {
   previous: () => turn(async () => current.n && (await open(current.n - 1))),
   accept() {
     if (canvas.isLocked || canvas.finish?.() || !isVisible()) return;
-    if (labels.needsValue && labels.isEmpty) {
-      toast(`Choose ${field === 'numbers' ? 'all numbers' : 'a class'} first, or skip the image.`, 'info');
-      return;
+    if (canvas.missing) toast(`Choose ${canvas.missing} first, or skip the image.`, 'info');
+    else {
+      save();
+      turn(openNext);
     }
-    save();
-    turn(openNext);
   },
   skip() {
     if (canvas.isLocked) return;
     const isSkipped = current.state === 'skipped';
-    save(isSkipped ? 'unlabeled' : 'skipped');
+    save(isSkipped ? 'unlabeled' : 'skipped', {});
     if (!isSkipped) turn(openNext);
   },
   review() {
@@ -255,12 +255,13 @@ const actions = {
   copy: () => turn(copyPrevious),
   undo: () => canvas.isLocked || canvas.undo(),
   redo: () => canvas.isLocked || canvas.redo(),
-  erase: () => canvas.isLocked || canvas.erase?.(),
-  eraser: () => canvas.toggleEraser?.(),
-  smaller: () => canvas.resize?.(1 / 1.25),
-  larger: () => canvas.resize?.(1.25),
+  erase: () => canvas.isLocked || canvas.erase(),
+  eraser: () => canvas.toggleEraser(),
+  smaller: () => canvas.resize(-1),
+  larger: () => canvas.resize(1),
   fit: () => canvas.zoom.reset(),
   help: () => find('label-help').showModal(),
+  search: () => find('label-search')?.focus(),
   unsaved: () => find('label-problems').showModal(),
   retry: () => outbox.retry(),
   hide: () => {
@@ -269,10 +270,13 @@ const actions = {
   },
 };
 
+/** Applies a class. Before the next image is on the page, it is that of what is drawn there. */
 function choose(id) {
-  if (canvas.isLocked || !isVisible()) return;
-  labels.choose(id);
-  if (labels.goesOn) turn(openNext);
+  if (canvas.isLocked) canvas.chooseNext?.(id);
+  else if (isVisible()) {
+    canvas.choose(id);
+    if (canvas.goesOn) turn(openNext);
+  }
 }
 
 // The side
@@ -285,7 +289,7 @@ function shown() {
   if (!current) return;
   for (const tool of find('label-tools').querySelectorAll('[data-tool]')) tool.setAttribute('aria-pressed', String(tool.dataset.tool === canvas.tool));
   for (const item of pressed.splice(0)) item.setAttribute('aria-pressed', 'false');
-  pressed.push(...labels.chosen.map((id) => classButtons.get(id)).filter(Boolean));
+  pressed.push(...canvas.chosen.map((id) => classButtons.get(id)).filter(Boolean));
   for (const item of pressed) item.setAttribute('aria-pressed', 'true');
   const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
   find('label-state').textContent = words[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
@@ -320,18 +324,20 @@ find('label-edges').addEventListener('change', ({ currentTarget }) => {
   const values = [...currentTarget.querySelectorAll('input')].map((input) => input.valueAsNumber);
   const [left, top, right, bottom] = values;
   const isInside = left >= 0 && top >= 0 && right <= current.width && bottom <= current.height;
+  if (canvas.isLocked) return;
   if (isInside && right - left >= 1 && bottom - top >= 1) canvas.change(canvas.selected, { box: values });
   else toast('The box must be inside of the image, and at least one pixel wide and high.', 'info');
 });
 
-for (const [tool, words, key] of labels.tools) {
-  const made = button('button button-small', '', () => canvas.setTool(tool));
-  made.dataset.tool = tool;
-  made.title = `${words} (${key.toUpperCase()})`;
-  made.append(words, element('kbd', '', key.toUpperCase()));
-  find('label-tools').prepend(made);
-}
-find('label-tools').prepend(...[...find('label-tools').querySelectorAll('[data-tool]')].reverse());
+find('label-tools').prepend(
+  ...canvas.tools.map(([tool, words, key]) => {
+    const made = button('button button-small', '', () => canvas.setTool(tool));
+    made.dataset.tool = tool;
+    made.title = `${words} (${key.toUpperCase()})`;
+    made.append(words, element('kbd', '', key.toUpperCase()));
+    return made;
+  }),
+);
 
 function listClasses() {
   const ignored = field === 'mask' ? [{ id: IGNORED, name: 'Not trained', color: '#808080' }] : [];
@@ -341,7 +347,7 @@ function listClasses() {
       const made = button('button button-small', '', () => choose(id));
       made.setAttribute('aria-pressed', 'false');
       classButtons.set(id, made);
-      made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), labels.keys[at] ? element('kbd', '', labels.keys[at].toUpperCase()) : '');
+      made.append(element('span', { class: 'class-swatch', '--color': color }), element('bdi', 'clipped', name), canvas.classKeys[at] ? element('kbd', '', canvas.classKeys[at].toUpperCase()) : '');
       return made;
     }),
   );
@@ -351,7 +357,7 @@ function listClasses() {
 /** Shows the classes as somebody has changed them. */
 function setClasses(fresh) {
   classes.splice(0, classes.length, ...fresh);
-  labels.useClasses();
+  canvas.useClasses();
   listClasses();
 }
 
@@ -367,40 +373,19 @@ document.addEventListener('live-joined', ({ detail }) => detail.missed && loadCl
 
 // Keys
 
-const toolKeys = Object.fromEntries(labels.tools.map(([tool, , key]) => [key, () => canvas.setTool(tool)]));
-function classKey(key) {
-  const at = labels.keys.indexOf(key);
-  const found = at < 0 ? null : shownClasses()[at];
-  return found && (() => choose(found.id));
+const groups = keysOf(canvas, actions);
+const bound = boundTo(groups);
+find('label-keys').append(...listOf(groups));
+
+/** Returns what a key does. Until the next image is on the page, it may only choose how to draw there. */
+function actOf(name) {
+  const chosen = shownClasses()[canvas.classKeys.indexOf(name)];
+  const [tool] = canvas.tools.find(([, , key]) => key === name) ?? [];
+  if (chosen) return () => choose(chosen.id);
+  if (tool) return () => canvas.setTool(tool);
+  if (name === ' ') return () => pan(true);
+  return bound[name] && (() => canvas.isLocked || bound[name]());
 }
-const NUDGES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
-const keys = {
-  ArrowRight: actions.next,
-  d: actions.next,
-  ArrowLeft: actions.previous,
-  a: actions.previous,
-  Enter: actions.accept,
-  c: actions.copy,
-  x: actions.skip,
-  r: actions.review,
-  e: actions.eraser,
-  n: () => canvas.addInMiddle?.(),
-  '[': actions.smaller,
-  ']': actions.larger,
-  '.': () => canvas.step?.(1),
-  ',': () => canvas.step?.(-1),
-  Delete: actions.erase,
-  Backspace: actions.erase,
-  Escape: () => canvas.cancel() || canvas.select?.(null),
-  f: actions.fit,
-  h: actions.hide,
-  '+': () => canvas.zoom.in(),
-  '=': () => canvas.zoom.in(),
-  '-': () => canvas.zoom.out(),
-  '?': actions.help,
-  '/': () => find('label-search')?.focus(),
-  ...toolKeys,
-};
 
 document.addEventListener('keydown', (event) => {
   const { key, target: at } = event;
@@ -411,14 +396,10 @@ document.addEventListener('keydown', (event) => {
     return;
   }
   if (at.closest?.('button, a, summary') && (key === 'Enter' || key === ' ')) return;
-  const plain = key.length === 1 ? key.toLowerCase() : key;
-  let act = classKey(plain) ?? keys[plain];
-  if (event.ctrlKey || event.metaKey) act = { z: event.shiftKey ? actions.redo : actions.undo, Z: actions.redo, y: actions.redo }[key];
-  else if (key === ' ') act = () => pan(true);
-  else if (event.shiftKey && NUDGES[key]) act = () => canvas.nudge?.(...NUDGES[key]);
+  const act = actOf(nameOf(event));
   if (!act) return;
   event.preventDefault();
-  if (!canvas.isLocked) act();
+  act();
 });
 document.addEventListener('keyup', ({ key }) => key === ' ' && pan(false));
 
@@ -450,8 +431,5 @@ for (const name of ['keydown', 'pointermove', 'pointerdown', 'wheel']) {
   document.addEventListener(name, count, { passive: true, capture: true });
 }
 
-find('label-keys').append(
-  ...KEYS.map(([title, rows]) => element('section', '', element('h3', '', title), element('dl', 'facts', ...rows.flatMap(([key, words]) => [element('dt', '', element('kbd', '', key)), element('dd', '', words)])))),
-);
 await turn(() => open(first));
 find('label-frame').focus();

@@ -1,35 +1,42 @@
 // Paints the classes of pixels over an image: with a brush, along an outline, or an area at once.
 
 import { Changes } from './changes.js';
-import { ImageCanvas } from './image_canvas.js';
+import { DrawingCanvas } from './drawing_canvas.js';
+import { request } from './http.js';
 import { BACKGROUND, FINEST, IGNORED, Mask } from './mask.js';
-import { corners, simplify } from './shapes.js';
 
 const MAX_RADIUS = 500;
 // The shorter side of the first image, divided by the radius of the brush.
 const BRUSHES = 60;
 const OPACITY = 140;
+const STEP = 1.25;
 
-export class MaskCanvas extends ImageCanvas {
+export class MaskCanvas extends DrawingCanvas {
+  title = 'Masks';
+  tools = [
+    ['brush', 'Brush', 'b', 'brush; Shift erases'],
+    ['polygon', 'Outline', 'p', 'paint the inside of an outline'],
+    ['fill', 'Fill', 'g', 'fill the connected pixels of the same class'],
+  ];
+  keys = [
+    ['E', 'erase or paint', { e: () => this.toggleEraser() }],
+    ['Delete', 'delete the last corner of an unfinished outline', { Delete: () => this.erase(), Backspace: () => this.erase() }],
+    ['[ ]', 'size of the brush', { '[': () => this.resize(-1), ']': () => this.resize(1) }],
+  ];
+  tool = 'brush';
+  pointer = 'crosshair';
+  firstClass = BACKGROUND + 1;
+  radius = 0;
+  isErasing = false;
+  mask = new Mask(1, 1);
   changes = new Changes((tiles) => {
     this.mask.restore(tiles);
     this.#changed();
   });
 
-  /** `classes` are [{id, name, color}, …]. Calls `changed` after changes of pixels, and `shown` when tool or class change. */
-  constructor(frame, image, { classes, changed, shown }) {
-    super(frame, image);
-    Object.assign(this, { classes, changed, shown, class: IGNORED + 1, tool: 'brush', radius: 0, isErasing: false, mask: new Mask(1, 1), line: null });
-    this.useClasses();
-    this.canvas.addEventListener('dblclick', () => this.finish());
-  }
-
-  pointer = 'crosshair';
-
-  /** Takes over changed classes: another one is chosen instead of a deleted one. */
   useClasses() {
     const { classes } = this;
-    if (this.class !== IGNORED && (classes[this.class]?.is_deleted ?? true)) this.class = classes.find(({ id, is_deleted: isDeleted }) => id !== BACKGROUND && !isDeleted)?.id ?? BACKGROUND;
+    if (this.class !== IGNORED) super.useClasses();
     this.colors = new Uint32Array(256);
     for (const { id, color } of classes) {
       const [red, green, blue] = color.match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
@@ -39,14 +46,20 @@ export class MaskCanvas extends ImageCanvas {
     this.draw();
   }
 
-  /** Shows the mask of another image; null for one without labels. */
-  load(mask, width, height) {
+  /** `mask` is a file, or the name of one that the server has. */
+  async load({ mask, rev }, { url, width, height }) {
+    const file = typeof mask === 'string' ? await (await request(`${url}/mask?${rev ? `rev=${rev}` : 'proposed=1'}`)).blob() : mask;
+    const loaded = file ? await Mask.fromPng(file) : new Mask(width, height);
     this.cancel();
     this.changes.clear();
-    this.mask = mask ?? new Mask(width, height);
+    this.mask = loaded;
     this.radius ||= Math.min(MAX_RADIUS, Math.max(FINEST, Math.min(width, height) / BRUSHES));
     this.setSize(width, height);
     this.shown();
+  }
+
+  get value() {
+    return { mask: this.mask };
   }
 
   #commit() {
@@ -62,9 +75,9 @@ export class MaskCanvas extends ImageCanvas {
     this.draw();
   }
 
-  setClass(id) {
-    Object.assign(this, { class: id, isErasing: false });
-    this.shown();
+  chooseNext(id) {
+    this.isErasing = false;
+    super.chooseNext(id);
   }
 
   toggleEraser() {
@@ -73,35 +86,20 @@ export class MaskCanvas extends ImageCanvas {
     this.draw();
   }
 
-  resize(factor) {
-    this.radius = Math.min(MAX_RADIUS, Math.max(FINEST, this.radius * factor));
+  /** Makes the brush larger or smaller by some steps. */
+  resize(steps) {
+    this.radius = Math.min(MAX_RADIUS, Math.max(FINEST, this.radius * STEP ** steps));
     this.draw();
   }
 
-  /** Drops what is being drawn; returns whether there was anything. */
-  cancel() {
-    const wasDrawing = Boolean(this.line);
-    this.line = null;
-    super.cancel();
-    return wasDrawing;
-  }
-
-  /** Removes the last corner of an unfinished outline. */
-  erase() {
-    if (this.line?.length > 2) this.line.splice(-2);
-    else this.cancel();
-    this.draw();
-  }
-
-  /** Paints the inside of an unfinished outline; returns whether there was one. */
-  finish() {
-    if (!this.line) return false;
-    const ring = simplify(this.line, 0);
-    this.line = null;
-    if (ring.length >= 6) this.mask.polygon([ring], this.#value());
+  /** Paints the inside of an outline. */
+  close(ring) {
+    this.mask.polygon([ring], this.#value());
     this.#commit();
-    this.draw();
-    return true;
+  }
+
+  get color() {
+    return this.isErasing ? '#ffffff' : super.color;
   }
 
   #value(isErasing = this.isErasing) {
@@ -111,7 +109,7 @@ export class MaskCanvas extends ImageCanvas {
   press(at, { shiftKey }) {
     const value = this.#value(this.isErasing || shiftKey);
     if (this.tool === 'brush') return this.#paintStroke(at, value);
-    if (this.tool === 'polygon') return this.#drawOutline(at);
+    if (this.tool === 'polygon') return this.drawOutline(at);
     return { drop: () => this.mask.contains(at.x, at.y) && (this.mask.fill(at.x, at.y, value), this.#commit()) };
   }
 
@@ -125,42 +123,13 @@ export class MaskCanvas extends ImageCanvas {
     return { move: paint, drop: () => this.#commit(), cancel: () => this.mask.revert() };
   }
 
-  #drawOutline(at) {
-    const line = (this.line ??= []);
-    const [x, y] = line;
-    if (line.length >= 6 && this.distance(at, x, y) < 10) return { drop: () => this.finish() };
-    const start = line.length;
-    const add = (to) => line.push(to.x, to.y);
-    add(at);
-    return {
-      move: add,
-      drop: (end, isMoved) => isMoved && line.length >= 6 && this.distance(end, line[0], line[1]) < 10 && this.finish(),
-      cancel: () => (line.splice(start), start || (this.line = null)),
-    };
-  }
-
   paint(context) {
     this.#paintMask(context);
-    context.strokeStyle = '#ffffff';
-    context.lineWidth = 2;
-    if (this.line) {
-      context.beginPath();
-      for (const [at, [x, y]] of corners(this.line).entries()) context[at ? 'lineTo' : 'moveTo'](...this.toFrame(x, y));
-      if (this.cursor && !this.isDragging) context.lineTo(this.cursor.x, this.cursor.y);
-      this.#stroke(context);
-    }
+    if (this.line) this.paintLine(context);
     if (!this.cursor || this.tool !== 'brush') return;
     context.beginPath();
     context.arc(this.cursor.x, this.cursor.y, this.radius * this.zoom.scale, 0, 2 * Math.PI);
-    this.#stroke(context);
-  }
-
-  #stroke(context) {
-    for (const [style, width] of [['rgb(0 0 0 / 55%)', 4], [this.isErasing ? '#ffffff' : (this.classes[this.class]?.color ?? '#808080'), 2]]) {
-      context.strokeStyle = style;
-      context.lineWidth = width;
-      context.stroke();
-    }
+    this.stroke(context);
   }
 
   /** Looks up the class below each pixel of the frame: the cost does not depend on the size of the image. */

@@ -1,38 +1,46 @@
 // Draws boxes and polygons over an image, and changes them.
 
 import { Changes } from './changes.js';
+import { DrawingCanvas, HALO, REACH } from './drawing_canvas.js';
 import { uniqueName } from './http.js';
-import { ImageCanvas } from './image_canvas.js';
-import { area, bounds, boxBetween, contains, corners, handles, isLargeEnough, movedBy, nearestOnOutline, outerPixels, ringArea, simplify, SMALLEST, withCorner, withHandle, withoutCorner } from './shapes.js';
+import { area, bounds, boxBetween, contains, handles, isLargeEnough, movedBy, nearestOnOutline, outerPixels, ringArea, SMALLEST, withCorner, withHandle, withoutCorner } from './shapes.js';
 
 // In pixels of the page, for fingers and for finer pointers.
-const REACH = { touch: 22, pen: 10, mouse: 7 };
 const HANDLE = { touch: 9, pen: 5, mouse: 4 };
 // A pixel of the image that is so large on the page can be seen.
 const PIXEL = 4;
-const FREEHAND_TOLERANCE = 1.5;
 // Smaller objects get no name, and neither do those of a crowd.
 const NAMED_SIDE = 18;
 const CROWD = 300;
-const HALO = 'rgb(0 0 0 / 55%)';
+const NUDGES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-export class ObjectCanvas extends ImageCanvas {
-  changes = new Changes((state) => this.#set(state));
+export class ObjectCanvas extends DrawingCanvas {
+  title = 'Boxes and polygons';
+  tools = [
+    ['box', 'Box', 'b', 'box: drag it, or click two corners'],
+    ['polygon', 'Polygon', 'p', 'polygon: click its corners or draw its outline; Enter closes it'],
+    ['select', 'Select', 'v', 'select, move and reshape; Ctrl does the same with other tools'],
+  ];
+  keys = [
+    ['N', 'new box in the middle of what is visible', { n: () => this.addInMiddle() }],
+    ['. ,', 'next and previous object', { '.': () => this.step(1), ',': () => this.step(-1) }],
+    ['Shift+arrows', 'move the selected object by one pixel', Object.fromEntries(Object.entries(NUDGES).map(([arrow, by]) => [`Shift+${arrow}`, () => this.nudge(...by)]))],
+    ['Delete', 'delete the selected object or corner, or the last corner of an unfinished polygon', { Delete: () => this.erase(), Backspace: () => this.erase() }],
+  ];
+  tool = 'box';
+  firstClass = 0;
+  tolerance = 1.5;
+  objects = [];
+  selectedId = null;
+  corner = null;
+  anchor = null;
+  dragged = null;
   // The objects that stay while one is dragged, painted once.
   #still = null;
+  changes = new Changes((state) => this.#set(state));
 
-  /** `classes` are [{name, color}, …] by id. Calls `changed` after changes of objects, and `shown` when others are selected. */
-  constructor(frame, image, { classes, changed, shown }) {
-    super(frame, image);
-    Object.assign(this, { classes, changed, shown, objects: [], selectedId: null, corner: null, class: -1, tool: 'box', dragged: null, anchor: null, line: null });
-    this.useClasses();
-    this.canvas.addEventListener('dblclick', () => this.finish());
-  }
-
-  /** Takes over changed classes: another one is chosen instead of a deleted one. */
-  useClasses() {
-    if (this.classes[this.class]?.is_deleted ?? true) this.class = this.classes.find(({ is_deleted: isDeleted }) => !isDeleted)?.id ?? 0;
-    this.draw();
+  get chosen() {
+    return [this.selected?.class ?? this.class];
   }
 
   get selected() {
@@ -43,8 +51,7 @@ export class ObjectCanvas extends ImageCanvas {
     return this.tool === 'select' ? 'default' : 'crosshair';
   }
 
-  /** Shows the objects of another image of a size. */
-  load(objects, width, height) {
+  load({ objects = [] }, { width, height }) {
     this.cancel();
     this.changes.clear();
     this.#show({ objects: objects.map((object) => ({ ...object, id: uniqueName() })), selectedId: null });
@@ -52,8 +59,8 @@ export class ObjectCanvas extends ImageCanvas {
   }
 
   /** The objects without what only this page needs. */
-  get values() {
-    return this.objects.map(({ id, ...object }) => object);
+  get value() {
+    return { objects: this.objects.map(({ id, ...object }) => object) };
   }
 
   // Changes. Each replaces the list of objects, which are never modified, and is one step to undo.
@@ -107,11 +114,10 @@ export class ObjectCanvas extends ImageCanvas {
   }
 
   /** Chooses the class of the selected object, and of those drawn from now on. */
-  setClass(id) {
-    this.class = id;
+  choose(id) {
+    super.choose(id);
     const { selected } = this;
     if (selected && selected.class !== id) this.change(selected, { class: id });
-    else this.shown();
   }
 
   nudge(dx, dy) {
@@ -122,8 +128,8 @@ export class ObjectCanvas extends ImageCanvas {
   /** Removes the last corner of an unfinished polygon, the chosen corner, or the selected object. */
   erase() {
     const { selected, corner } = this;
-    if (this.line?.length > 2) this.line.splice(-2);
-    else if (this.line || this.anchor) this.cancel();
+    if (super.erase()) return;
+    if (this.anchor) this.cancel();
     else if (selected && corner) {
       const shape = withoutCorner(selected, corner);
       if (shape) this.change(selected, shape);
@@ -143,20 +149,13 @@ export class ObjectCanvas extends ImageCanvas {
 
   /** Drops what is being drawn; returns whether there was anything. */
   cancel() {
-    const wasDrawing = Boolean(this.line || this.anchor || this.dragged);
-    this.line = this.anchor = this.dragged = this.#still = null;
-    super.cancel();
-    return wasDrawing;
+    const wasDrawing = Boolean(this.anchor || this.dragged);
+    this.anchor = this.dragged = this.#still = null;
+    return super.cancel() || wasDrawing;
   }
 
-  /** Closes an unfinished polygon; returns whether there was one. */
-  finish() {
-    if (!this.line) return false;
-    const ring = simplify(this.line, 0);
-    this.line = null;
-    if (ring.length >= 6 && ringArea(ring) >= SMALLEST) this.add({ rings: [ring] });
-    this.draw();
-    return true;
+  close(ring) {
+    if (ringArea(ring) >= SMALLEST) this.add({ rings: [ring] });
   }
 
   // Pointers
@@ -165,7 +164,7 @@ export class ObjectCanvas extends ImageCanvas {
     const handle = this.#handleAt(at);
     if (handle) return this.#dragHandle(handle, altKey);
     if (this.tool === 'select' || ctrlKey || metaKey) return this.#dragObject(at, pointerType);
-    return this.tool === 'polygon' ? this.#drawPolygon(at) : this.#drawBox(at);
+    return this.tool === 'polygon' ? this.drawOutline(at) : this.#drawBox(at);
   }
 
   #dragHandle(handle, isRemoved) {
@@ -209,28 +208,6 @@ export class ObjectCanvas extends ImageCanvas {
     return { drop: (corner, isMoved) => (isMoved || isSecond) && end(corner), cancel: () => isSecond || (this.anchor = null) };
   }
 
-  /** Corners are clicked, or the outline is drawn freehand. */
-  #drawPolygon(at) {
-    const line = (this.line ??= []);
-    if (this.#isAtStart(at)) return { drop: () => this.finish() };
-    const start = line.length;
-    const add = ({ x, y }) => line.push(Math.min(this.size.width, Math.max(0, x)), Math.min(this.size.height, Math.max(0, y)));
-    add(at);
-    return {
-      move: add,
-      drop: (end, isMoved) => {
-        if (!isMoved) return;
-        line.push(...simplify(line.splice(start), FREEHAND_TOLERANCE / this.zoom.scale));
-        if (this.#isAtStart(end)) this.finish();
-      },
-      cancel: () => (line.splice(start), start || (this.line = null)),
-    };
-  }
-
-  #isAtStart(at) {
-    return this.line.length >= 6 && this.distance(at, this.line[0], this.line[1]) <= REACH[this.pointerType];
-  }
-
   /** The handle of the selected object at a place. On the outline of a polygon, a new corner is made. */
   #handleAt(at) {
     const { selected } = this;
@@ -267,7 +244,8 @@ export class ObjectCanvas extends ImageCanvas {
     }
     const { selected } = this;
     if (selected) this.#paintHandles(context, dragged ?? selected);
-    if (this.line || this.anchor) this.#paintUnfinished(context);
+    if (this.line) this.paintLine(context);
+    if (this.anchor && this.cursor) this.#paintNewBox(context);
     if (this.cursor && !this.isDragging && this.tool !== 'select') this.#paintCrosshair(context);
   }
 
@@ -297,18 +275,14 @@ export class ObjectCanvas extends ImageCanvas {
       const { name, color } = this.classes[object.class] ?? { name: '?', color: '#888888' };
       const isSelected = object.id === this.selectedId;
       context.setLineDash(object.from ? [6, 4] : []);
-      this.#trace(context, object);
+      this.#traceObject(context, object);
       if (isSelected || object.rings) {
         context.globalAlpha = isSelected ? 0.2 : 0.12;
         context.fillStyle = color;
         context.fill('evenodd');
         context.globalAlpha = 1;
       }
-      for (const [style, width] of [[HALO, isSelected ? 5 : 4], [color, isSelected ? 3 : 2]]) {
-        context.strokeStyle = style;
-        context.lineWidth = width;
-        context.stroke();
-      }
+      this.stroke(context, color, isSelected ? 3 : 2);
       if (!isSelected && (isCrowd || Math.min(endX - x, endY - y) < NAMED_SIDE)) continue;
       const words = object.score === undefined ? name : `${name} ${Math.round(100 * object.score)}%`;
       paintText(context, words, Math.max(2, x), y > 18 ? y - 3 : Math.min(endY, y + 18));
@@ -316,15 +290,11 @@ export class ObjectCanvas extends ImageCanvas {
     context.setLineDash([]);
   }
 
-  #trace(context, { box, rings }) {
+  #traceObject(context, { box, rings = [] }) {
     context.beginPath();
-    if (box) {
-      const [x, y] = this.toFrame(box[0], box[1]);
-      context.rect(x, y, (box[2] - box[0]) * this.zoom.scale, (box[3] - box[1]) * this.zoom.scale);
-      return;
-    }
+    if (box) context.rect(...this.toFrame(box[0], box[1]), (box[2] - box[0]) * this.zoom.scale, (box[3] - box[1]) * this.zoom.scale);
     for (const ring of rings) {
-      for (const [at, [x, y]] of corners(ring).entries()) context[at ? 'lineTo' : 'moveTo'](...this.toFrame(x, y));
+      this.trace(context, ring);
       context.closePath();
     }
   }
@@ -342,22 +312,10 @@ export class ObjectCanvas extends ImageCanvas {
     }
   }
 
-  #paintUnfinished(context) {
-    const end = this.cursor ? this.toImage(this.cursor) : null;
-    context.beginPath();
-    if (this.line) {
-      for (const [at, [x, y]] of corners(this.line).entries()) context[at ? 'lineTo' : 'moveTo'](...this.toFrame(x, y));
-      if (end && !this.isDragging) context.lineTo(this.cursor.x, this.cursor.y);
-    } else if (end) {
-      const [left, top, right, bottom] = boxBetween([this.anchor.x, this.anchor.y], [end.x, end.y], this.size);
-      const [x, y] = this.toFrame(left, top);
-      context.rect(x, y, (right - left) * this.zoom.scale, (bottom - top) * this.zoom.scale);
-    }
-    for (const [style, width] of [[HALO, 4], [this.classes[this.class]?.color ?? '#ffffff', 2]]) {
-      context.strokeStyle = style;
-      context.lineWidth = width;
-      context.stroke();
-    }
+  #paintNewBox(context) {
+    const end = this.toImage(this.cursor);
+    this.#traceObject(context, { box: boxBetween([this.anchor.x, this.anchor.y], [end.x, end.y], this.size) });
+    this.stroke(context);
   }
 
   #paintCrosshair(context) {

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.browser.conftest import SCHEMES, PageFaults, ServerProcess, check_accessibility, finished
 from tests.site import bars
@@ -143,9 +143,44 @@ def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos:
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(first)["label"] == 1
     page.goto(first)
-    expect(page.get_by_role("button", name="high")).to_have_attribute("aria-pressed", "true")
+    high = page.get_by_role("button", name="high")
+    expect(high).to_have_attribute("aria-pressed", "true")
+    # Undo takes back a choice, and without one the image is open.
+    second = f"{first.rpartition('/')[0]}/{(int(first.rpartition('/')[2]) + 1) % 18}"
+    page_faults.allow("next.json")
+    page.route("**/next.json*", lambda route: route.abort())
+    page.goto(second)
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    page.keyboard.press("2")
+    expect(high).to_have_attribute("aria-pressed", "true")
+    assert saved(page)["label"] == 1
+    page.keyboard.press("Control+z")
+    expect(high).to_have_attribute("aria-pressed", "false")
+    undone = saved(page)
+    assert undone["state"] == "unlabeled" and "label" not in undone
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_numbers_are_saved_one_by_one(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    url = start(page, photos, "Image regression", "width\nheight")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    page.get_by_label("width").fill("1.5")
+    page.keyboard.press("Tab")
+    # Without all of them, the image remains open.
+    first = saved(page)
+    assert (first["numbers"], first["state"]) == ({"0": 1.5}, "unlabeled")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Choose all numbers first, or skip the image.")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("width")).to_have_value("1.5")
+    page.get_by_label("height").fill("2")
+    page.get_by_label("height").press("Enter")
+    expect(page).not_to_have_url(f"{url}/images/0")
+    expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
+    labeled = entry(f"{url}/images/0")
+    assert (labeled["numbers"], labeled["state"]) == ({"0": 1.5, "1": 2.0}, "labeled")
 
 
 def test_masks_are_painted(page: Page, page_faults: PageFaults, photos: Path) -> None:
@@ -384,18 +419,59 @@ def check_all(page: Page) -> None:
     page.set_viewport_size({"width": WIDTHS[0], "height": 844})
 
 
-def test_pages_and_dialogs_are_accessible_on_phones_too(
-    page: Page, page_faults: PageFaults, photos: Path
+@pytest.mark.parametrize(
+    ("kind", "classes", "label"),
+    [
+        ("Object detection", "bar\nspot\nan unusually long name of a class", "draw"),
+        ("Semantic segmentation", "bar\nspot\nan unusually long name of a class", "draw"),
+        ("Image classification", "\n".join(f"class {number}" for number in range(12)), "choose"),
+        ("Multi-label classification", "bar\nspot\nan unusually long name of a class", "choose"),
+        ("Image regression", "width\nan unusually long name of a number", "type"),
+    ],
+)
+def test_label_pages_are_accessible_on_phones_too(
+    page: Page, page_faults: PageFaults, photos: Path, kind: str, classes: str, label: str
 ) -> None:
+    url = start(page, photos, kind, classes)
+    check_all(page)
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    check_all(page)
+    if label == "draw":
+        draw(page, 0.2, 0.5, 0.8, 0.9)
+    elif label == "choose":
+        page.locator("#label-classes button").nth(1).click()
+    else:
+        for number in page.locator("#label-numbers input").all():
+            number.fill("1.5")
+            number.press("Tab")
+    saved(page)
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Labeled")
+    if kind == "Object detection":
+        page.keyboard.press(".")
+        expect(page.get_by_label("Bottom")).to_be_visible()
+    check_all(page)
+    page.get_by_role("button", name="Keys").click()
+    dialog = page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    # Only keys that mean something here are listed.
+    expect(dialog.get_by_role("heading", name="Classes")).to_have_count(int(label != "type"))
+    expect(dialog.get_by_role("heading", name="Masks")).to_have_count(int(kind == "Semantic segmentation"))
+    check_all(page)
+    page.goto(url)
+    expect(page.locator(".gallery")).to_be_visible()
+    check_all(page)
+
+
+def test_dialogs_are_accessible_on_phones_too(page: Page, page_faults: PageFaults, photos: Path) -> None:
     page.goto("/labels/new")
     check_all(page)
-    url = start(page, photos, "Semantic segmentation", "bar\nspot\nan unusually long name of a class")
-    check_all(page)
+    url = start(page, photos, "Semantic segmentation", "bar")
     page.goto(f"{url}/images/0")
     expect(page.locator("#label-state")).to_have_text("Not labeled")
     draw(page, 0.2, 0.5, 0.8, 0.5)
     saved(page)
-    check_all(page)
     page.goto(url)
     for name, opener in (
         ("Change the class", page.get_by_role("button", name="Change bar")),
@@ -413,16 +489,43 @@ def test_pages_and_dialogs_are_accessible_on_phones_too(
         page.get_by_role("button", name="Larger brush").click()
     draw(page, 0.1, 0.5, 0.9, 0.5)
     assert saved(page)["labels"] == [0]
-    page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-    check_all(page)
-    page.keyboard.press("Escape")
     change = json.dumps({"rev": entry(page.url)["rev"], "edit": "other", "state": "skipped"}).encode()
     assert page.request.post(f"{page.url}.json", data=change, headers={"Content-Type": "application/json"}).ok
     page_faults.allow(r"/images/\d+\.json$")
     page.keyboard.press("x")
     expect(page.get_by_role("dialog", name="Two people labeled this image")).to_be_visible()
     check_all(page)
+
+
+def test_keys_for_the_next_image_are_not_lost_while_it_is_loaded(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    """They choose how to draw there, and change nothing of the image before."""
+    url = start(page, photos, "Object detection", "low\nhigh")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-place")).to_have_text("1 of 18")
+    draw(page, 0.2, 0.2, 0.8, 0.8)
+    saved(page)
+    waiting: list[Route] = []
+    page.route("**/images/1/picture", lambda route: waiting.append(route))
+    page.reload()
+    expect(page.locator("#label-count")).to_have_text("1")
+    page.keyboard.press(".")
+    before = entry(page.url)
+    page.keyboard.press("ArrowRight")
+    for key in ("2", "p", "b", "Delete", "Shift+ArrowDown", "n", "x"):
+        page.keyboard.press(key)
+    expect(page.locator("#label-place")).to_have_text("1 of 18")
+    high = page.locator("#label-classes").get_by_role("button", name="high")
+    for route in waiting:
+        route.continue_()
+    page.unroute("**/images/1/picture")
+    expect(page.locator("#label-place")).to_have_text("2 of 18")
+    expect(high).to_have_attribute("aria-pressed", "true")
+    draw(page, 0.2, 0.2, 0.8, 0.8)
+    (box,) = saved(page)["objects"]
+    assert box["class"] == 1 and "box" in box
+    assert entry(f"{url}/images/0") == before
 
 
 def tab_to(page: Page, target: Locator, most: int = 80) -> None:
@@ -448,23 +551,27 @@ def squares(server: ServerProcess) -> Path:
     return folder
 
 
+def press(page: Page, target: Locator, most: int = 80) -> None:
+    """Wait for ``target``, reach it with the Tab key, and press Enter."""
+    expect(target).to_be_visible(timeout=120_000)
+    tab_to(page, target, most)
+    page.keyboard.press("Enter")
+
+
 @pytest.mark.tensorflow
 def test_the_whole_loop_works_without_a_mouse(page: Page, page_faults: PageFaults, squares: Path) -> None:
-    page.goto("/labels/new")
+    page.goto("/")
+    press(page, page.get_by_role("link", name="Label images"))
+    page.wait_for_url("**/labels/new")
     tab_to(page, page.get_by_label("What to label"))
     page.keyboard.type("Object")
     tab_to(page, page.get_by_role("combobox", name="Folder with images"))
     page.keyboard.type(str(squares))
     tab_to(page, page.get_by_label("Classes", exact=True))
     page.keyboard.type("square")
-    tab_to(page, page.get_by_role("button", name="Start labeling"))
-    page.keyboard.press("Enter")
+    press(page, page.get_by_role("button", name="Start labeling"))
     page.wait_for_url(re.compile(r"/labels/\d"))
-    link = page.get_by_role("link", name="Label", exact=True)
-    expect(link).to_be_visible()
-    url = page.url.partition("#")[0]
-    tab_to(page, link)
-    page.keyboard.press("Enter")
+    press(page, page.get_by_role("link", name="Label", exact=True))
     for _ in range(22):
         expect(page.locator("#label-state")).to_have_text("Not labeled")
         before = page.url
@@ -481,38 +588,40 @@ def test_the_whole_loop_works_without_a_mouse(page: Page, page_faults: PageFault
         expect(page).not_to_have_url(before)
         expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
         assert entry(before)["objects"] == [{"class": 0, "box": [*map(float, edges)]}]
-    tab_to(page, page.locator(".label-bar a"))
-    page.keyboard.press("Enter")
+    press(page, page.locator(".label-bar a"))
 
-    tab_to(page, page.get_by_role("button", name="Train a model"))
-    page.keyboard.press("Enter")
+    press(page, page.get_by_role("button", name="Train a model"))
     page.wait_for_url(re.compile(r"/models/.*/new"))
-    tab_to(page, page.locator("summary", has_text="Customize"))
-    page.keyboard.press("Enter")
+    press(page, page.locator("summary", has_text="Customize"))
     tab_to(page, page.get_by_label("Epochs", exact=True), 300)
     page.keyboard.press("Control+a")
-    page.keyboard.type("3")
-    tab_to(page, page.get_by_role("button", name="Train", exact=True), 300)
-    page.keyboard.press("Enter")
+    page.keyboard.type("60")
+    press(page, page.get_by_role("button", name="Train", exact=True), 300)
     page.wait_for_url(re.compile(r"/models/\d"), timeout=120_000)
 
-    page.goto(url)
-    predict = page.get_by_role("button", name="Predict the rest")
-    expect(predict).to_be_visible(timeout=120_000)
-    tab_to(page, predict)
-    page.keyboard.press("Enter")
+    # To the dataset of the model, and to its labels.
+    crumbs = page.get_by_role("navigation", name="Breadcrumb")
+    press(page, crumbs.get_by_role("link", name="squares to label, 22 labels"))
+    press(page, page.get_by_role("link", name="squares to label", exact=True))
+    press(page, page.get_by_role("button", name="Predict the rest"))
     correct = page.get_by_role("link", name="Correct proposals")
     expect(correct).to_be_visible(timeout=60_000)
     check_all(page)
-    tab_to(page, correct)
-    page.keyboard.press("Enter")
-    expect(page.locator("#label-state")).to_have_text(re.compile("Proposed|Not labeled"))
-    before = page.url
+    press(page, correct)
+    # Images of other splits come without proposals.
+    for _ in range(6):
+        expect(page.locator("#label-state")).to_have_text(re.compile("Proposed|Not labeled"))
+        before = page.url
+        if page.locator("#label-state").text_content() == "Proposed":
+            break
+        page.keyboard.press("x")
+        expect(page).not_to_have_url(before)
+    expect(page.locator("#label-objects")).to_contain_text("square, proposed")
     page.keyboard.press("Enter")
     expect(page).not_to_have_url(before)
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
-    assert entry(before)["state"] == "labeled"
-    page.goto(url)
-    tab_to(page, page.get_by_role("button", name="Train again"))
-    page.keyboard.press("Enter")
+    (accepted, *_) = entry(before)["objects"]
+    assert entry(before)["state"] == "labeled" and accepted["from"] and accepted["score"] > 0
+    press(page, page.locator(".label-bar a"))
+    press(page, page.get_by_role("button", name="Train again"))
     expect(page.locator("#labels-next")).to_contain_text("is being trained", timeout=60_000)

@@ -13,15 +13,19 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, Self, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from digits.core.errors import DigitsError, explain
 from digits.core.machine.environment import SYSTEM_VARIABLES, for_program, inherited
 
 NICENESS = 10
+
+# The address space of programs that read a whole source.
+MEMORY_BYTES = 6 << 30
 
 T = TypeVar("T")
 
@@ -87,6 +91,36 @@ def _exit_with_server() -> None:
     os._exit(1)
 
 
+def take(request_type: type[T], seconds: int) -> T:
+    """Return the only request that the server sends to this program, which may then work for some ``seconds``."""
+    request = msgspec.json.decode(sys.stdin.buffer.read(), type=request_type)
+    limit_resources(MEMORY_BYTES)
+    signal.alarm(seconds)
+    return request
+
+
+class _Reply(Struct):
+    """An answer, or an error with the ``status``."""
+
+    answer: Any = None
+    status: int = 0
+    message: str = ""
+    hint: str = ""
+
+
+def reply(work: Callable[[], Any]) -> None:
+    """Print what ``work`` returns, or the DigitsError or OSError that it raises, for `Program.answer`."""
+    try:
+        sent = _Reply(work())
+    except (DigitsError, OSError) as error:
+        known = error if isinstance(error, DigitsError) else explain(error)
+        if known is None:
+            raise
+        sent = _Reply(status=known.http_status, message=known.message, hint=known.hint)
+    sys.stdout.buffer.write(msgspec.json.encode(sent) + b"\n")
+    sys.stdout.buffer.flush()
+
+
 class Program:
     """The process of a ``module`` while it works on a ``request``; leaving the block kills it."""
 
@@ -104,6 +138,17 @@ class Program:
         send(self._process, self._request)
         self._process.stdin.close()
         yield from self._process.stdout
+
+    def answer(self) -> Any:
+        """Return what the program says with `reply`, None if it ends before; raises its DigitsError."""
+        for line in self.lines():
+            sent = msgspec.json.decode(line, type=_Reply)
+            if sent.status:
+                error = DigitsError(sent.message, sent.hint)
+                error.http_status = sent.status
+                raise error
+            return sent.answer
+        return None
 
     @property
     def was_too_slow(self) -> bool:

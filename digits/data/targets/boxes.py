@@ -18,6 +18,8 @@ from digits.data.targets.target import DatasetFit, Feature, Features, Read, Targ
 if TYPE_CHECKING:
     from digits.data.images.images import Geometry
 
+# In an image of a dataset.
+MAX_OBJECTS = 2000
 # An object is dropped if less than this fraction of its box remains in a cropped or augmented image.
 SMALLEST_VISIBLE_SHARE = 0.25
 # The colors of predicted objects that are found, missed or false, on any image.

@@ -33,7 +33,7 @@ from digits.data.sources.plan import (
 from digits.data.sources.shares import group_by_rarest, group_flags, permute
 from digits.data.tables.tables import SourceNotes
 from digits.data.targets.box_matching import IGNORED_BOX
-from digits.data.targets.boxes import BoxArray, Boxes
+from digits.data.targets.boxes import MAX_OBJECTS, BoxArray, Boxes
 from digits.kinds.detection.annotations import DONT_CARE, AnnotatedImage, BoxChecks, none_usable
 from digits.kinds.detection.formats import box_table
 from digits.kinds.detection.formats.formats import find_format, open_annotations
@@ -45,7 +45,6 @@ from digits.kinds.sources.split_lists import divide
 from digits.kinds.sources.tables import take_declared
 
 MAX_CLASSES = 1000
-MAX_OBJECTS = 2000
 NO_OBJECTS = "no objects"
 _IMAGES_PER_REPORT = 1000
 

@@ -21,8 +21,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, field
 
-from digits.core.errors import DigitsError, NotFound, explain
-from digits.core.machine.programs import Program, limit_resources
+from digits.core.errors import DigitsError, NotFound
+from digits.core.machine.programs import MEMORY_BYTES, Program, limit_resources, reply
 from digits.core.remote import AddressType, RemotePolicy
 from digits.data.data_roots import Outside
 from digits.data.parallel import available_cores
@@ -32,7 +32,6 @@ from digits.kinds.forms.dataset_recommendation import Advice, SourceFacts, recom
 from digits.kinds.forms.other_kinds import recognize
 from digits.kinds.forms.summary import SourceSummary, Suggestion
 
-MEMORY_BYTES = 6 << 30
 # A summary ends earlier, unless one piece of a source takes longer than all others may.
 SECONDS = 60
 
@@ -83,14 +82,6 @@ class NewJob(Struct):
     keeps_size: bool = False
 
 
-class Refusal(Struct):
-    """An error that is not one of a field."""
-
-    status: int
-    message: str
-    hint: str
-
-
 class Draft(Struct):
     """The ``recipe`` of a valid form as JSON, its ``warnings`` and remote ``addresses``, or the ``errors`` of fields.
 
@@ -102,20 +93,15 @@ class Draft(Struct):
     addresses: dict[str, AddressType] = field(default_factory=dict)
     errors: dict[str, list[str]] = field(default_factory=dict)
     problem: str = ""
-    refusal: Refusal | None = None
 
 
 def check(request: Request) -> Draft:
     """Run the program for a `NewJob`; raises DigitsError. The uploads of a valid form are saved in the job's folder."""
     with Program(__name__, request) as program:
-        for line in program.lines():
-            draft = msgspec.json.decode(line, type=Draft)
-            if draft.refusal is not None:
-                error = DigitsError(draft.refusal.message, draft.refusal.hint)
-                error.http_status = draft.refusal.status
-                raise error
-            return draft
-        return Draft(problem=_TOO_SLOW_TO_CHECK if program.was_too_slow else _NOT_CHECKED)
+        draft = program.answer()
+        if draft is None:
+            return Draft(problem=_TOO_SLOW_TO_CHECK if program.was_too_slow else _NOT_CHECKED)
+        return msgspec.convert(draft, Draft)
 
 
 def draft_of(form: Any, new: NewJob) -> Draft:
@@ -155,10 +141,11 @@ def main() -> None:
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=Request)
     limit_resources(request.memory_bytes)
     signal.alarm(SECONDS)
-    if request.new is None:
+    new = request.new
+    if new is None:
         _summarize(request, lambda summary: _write(_line(summary)))
     else:
-        _write(msgspec.json.encode(_draft(request, request.new)) + b"\n")
+        reply(lambda: _draft(request, new))
 
 
 def _write(line: bytes) -> None:
@@ -257,16 +244,6 @@ def _draft(request: Request, new: NewJob) -> Draft:
             return draft
     except MemoryError:
         return Draft(problem=_TOO_LARGE_TO_CHECK)
-    except DigitsError as error:
-        return _refused(error)
-    except OSError as error:
-        if (explained := explain(error)) is None:
-            raise
-        return _refused(explained)
-
-
-def _refused(error: DigitsError) -> Draft:
-    return Draft(refusal=Refusal(error.http_status, error.message, error.hint))
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from msgspec import UNSET, structs
@@ -14,39 +14,35 @@ from digits.data.records.index import read_names
 from digits.kinds.labeling.answers import Entry
 from digits.kinds.labeling.images import read_images
 from digits.kinds.labeling.job import LabelsJob
-from digits.kinds.labeling.log import Correction, LabelLog
+from digits.kinds.labeling.log import LabelLog
 from digits.kinds.versions.pending_edits import Change
 
-Changes = Mapping[str, Change | None]
 
-
-def images_of(dataset: Path, manifest: Manifest, labels: Path, changes: Changes) -> dict[int, str]:
-    """Return the record, such as ``train/7``, of each image whose record changes.
+def records_of(dataset: Path, manifest: Manifest, labels: Path, records: Iterable[str]) -> dict[int, str]:
+    """Return the record, such as ``train/7``, of each image of the labels that is among the ``records``.
 
     ``dataset`` and ``labels`` are the folders of the jobs. Raises BadRequest for images that are not in the labels, and
     UnreadableFile.
     """
-    of_split: dict[str, list[bytes]] = {}
-    records: dict[str, str] = {}
-    for record in changes:
+    names = {split: read_names(dataset, content) for split, content in manifest.splits.items()}
+    of_paths: dict[str, str] = {}
+    for record in records:
         split, _, number = record.partition("/")
-        if split not in of_split:
-            of_split[split] = read_names(dataset, manifest.splits[split])
-        records[os.fsdecode(of_split[split][int(number)])] = record
-    images = {
-        number: records.pop(image.path)
+        of_paths[os.fsdecode(names[split][int(number)])] = record
+    found = {
+        number: of_paths.pop(image.path)
         for number, image in enumerate(read_images(labels))
-        if image.path in records
+        if image.path in of_paths
     }
-    if records:
-        raise BadRequest(f"{next(iter(records))} is not an image of the labels.", "List their images again.")
-    return images
+    if of_paths:
+        raise BadRequest(f"{next(iter(of_paths))} is not an image of the labels.", "List their images again.")
+    return found
 
 
 def corrections_of(
     job: LabelsJob, log: LabelLog, until: int, names: list[str], changes: Mapping[int, Change | None]
-) -> dict[int, Correction]:
-    """Return the corrections of images by the changes of their records.
+) -> dict[int, tuple[Entry, Entry]]:
+    """Return the latest entries of images before ``until``, each with what the change of its record makes of it.
 
     ``until`` is the place in the log up to which the dataset contains it, and ``names`` are those of its classes.
     Raises BadRequest for classes that the labels do not have, and UnreadableFile.
@@ -61,11 +57,11 @@ def corrections_of(
             )
         return ids[names[index]]
 
-    corrections = {}
-    for image, change in changes.items():
+    def corrected(image: int, change: Change | None) -> tuple[Entry, Entry]:
         base = next(log.history(image, until=until))
-        corrections[image] = Correction(base, _corrected(base, change, id_of))
-    return corrections
+        return base, _corrected(base, change, id_of)
+
+    return {image: corrected(image, change) for image, change in changes.items()}
 
 
 def _corrected(base: Entry, change: Change | None, id_of: Callable[[int], int]) -> Entry:

@@ -6,39 +6,33 @@ The images themselves are not in the archives: files name them by their paths be
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
-from tempfile import SpooledTemporaryFile
-from typing import IO
 
 from digits.core.splits import SPLITS
-from digits.data.archives.writing import SPOOLED_BYTES, Entry
+from digits.data.archives.writing import Entry
 from digits.kinds.detection.export import Object, voc_file, yolo_lines, yolo_settings
 from digits.kinds.labeling.collection import Collection, Labeled
-from digits.kinds.labeling.log import MASKS_FOLDER
-from digits.kinds.sources.coco import CocoWriter
-from digits.kinds.versions.export import Table
+from digits.kinds.labeling.forms import MASKS_FOLDER
+from digits.kinds.sources.coco import CocoFiles
 
 TITLES = {"coco": "COCO", "yolo": "YOLO", "voc": "Pascal VOC", "csv": "CSV", "masks": "Masks"}
 LEFT_OUT_FILE = "left_out.csv"
 
 
-class LabelExport:
+class LabelExport(CocoFiles):
     """An archive of a ``collection`` in one of the formats of its form; see `digits.data.archives.writing`."""
 
     def __init__(self, collection: Collection, name: str) -> None:
+        super().__init__()
+        self.categories = collection.names
         self._collection, self._name = collection, name
-        self._opened = ExitStack()
-        self._tables: dict[str, Table] = {}
-        self._lists: dict[str, IO[bytes]] = {}
-        self._writers: dict[str, CocoWriter] = {}
         # The path of the image of each file, because formats name files without the ending of the image.
         self._images: dict[str, str] = {}
 
     def entries(self) -> Iterator[Entry]:
         """Yield the files; raises UnreadableFile."""
-        convert = {
+        formats = {
             "coco": self._coco,
             "yolo": self._yolo,
             "voc": self._voc,
@@ -46,12 +40,16 @@ class LabelExport:
             "masks": self._masks,
         }
         for labeled in self._collection:
-            yield from convert[self._name](labeled)
-        names = self._collection.names.values()
+            yield from formats[self._name](labeled)
+        yield from self.collected()
+
+    def finish(self) -> Iterator[Entry]:
+        yield from super().finish()
         if self._name == "yolo":
-            yield from yolo_settings(
-                names, {split: f"{split}.txt" for split in SPLITS if f"{split}.txt" in self._lists}
-            )
+            lists: dict[str, str] = {
+                split: f"{split}.txt" for split in SPLITS if f"{split}.txt" in self._lists
+            }
+            yield from yolo_settings(self._collection.names.values(), lists)
         if self._name == "masks":
             legend = [
                 {"id": item.id, "name": item.name, "color": item.color}
@@ -59,28 +57,9 @@ class LabelExport:
                 if not item.is_deleted
             ]
             yield "classes.json", json.dumps(legend, ensure_ascii=False, indent=1).encode()
-        for split, writer in self._writers.items():
-            yield f"annotations/instances_{split}.json", writer.finish()
-        for name, table in self._tables.items():
-            yield name, table.file
-        yield from self._lists.items()
-
-    def close(self) -> None:
-        """Delete the temporary files."""
-        self._opened.close()
-
-    def _file(self) -> IO[bytes]:
-        return self._opened.enter_context(SpooledTemporaryFile(SPOOLED_BYTES))
-
-    def _table(self, name: str, columns: list[str]) -> Table:
-        if name not in self._tables:
-            self._tables[name] = Table(self._file(), columns)
-        return self._tables[name]
 
     def _list(self, name: str, line: str) -> None:
-        if name not in self._lists:
-            self._lists[name] = self._file()
-        self._lists[name].write(f"{line}\n".encode())
+        self.lines(name).write(f"{line}\n".encode())
 
     def _named(self, path: str, folder: str, ending: str) -> str:
         """Return the file of an image in ``folder``, with its whole name if another one differs only in its ending."""
@@ -90,13 +69,20 @@ class LabelExport:
 
     def _objects(self, labeled: Labeled) -> list[Object]:
         indexes = self._collection.indexes
-        return [(*item.edges, indexes[item.class_]) for item in self._collection.objects(labeled.entry)]
+        return [(*item.edges, indexes[item.class_]) for item in labeled.entry.objects or []]
 
     def _coco(self, labeled: Labeled) -> Iterator[Entry]:
-        split = labeled.image.split
-        if split not in self._writers:
-            self._writers[split] = CocoWriter(self._file, self._collection.names)
-        self._collection.annotate(self._writers[split], labeled)
+        image, entry = labeled
+        writer = self.writer(image.split)
+        writer.add_image(image.path, image.width, image.height)
+        for item in entry.objects or []:
+            left, top, right, bottom = item.edges
+            writer.add_annotation(
+                item.class_,
+                bbox=[left, top, right - left, bottom - top],
+                area=sum(map(area_of, item.rings)) if item.rings else (right - left) * (bottom - top),
+                segmentation=item.rings or [],
+            )
         return iter(())
 
     def _yolo(self, labeled: Labeled) -> Iterator[Entry]:
@@ -104,7 +90,7 @@ class LabelExport:
         name = self._named(image.path, "labels", ".txt")
         if name == f"labels/{image.path}.txt":  # which no program would find
             reason = "the name differs from that of another image only in its ending"
-            self._table(LEFT_OUT_FILE, ["image", "reason"]).add([image.path, reason])
+            self.table(LEFT_OUT_FILE, ["image", "reason"]).add([image.path, reason])
             return
         yield name, yolo_lines(self._objects(labeled), image.width, image.height)
         self._list(f"{image.split}.txt", f"./images/{image.path}")
@@ -117,16 +103,24 @@ class LabelExport:
         self._list(f"ImageSets/Main/{image.split}.txt", str(PurePosixPath(image.path).with_suffix("")))
 
     def _csv(self, labeled: Labeled) -> Iterator[Entry]:
-        table = self._table(f"{labeled.image.split}.csv", self._collection.columns)
-        for row in self._collection.rows(labeled):
-            table.add(row)
-        if self._collection.answer == "objects":  # images without any have no row
-            self._list(f"{labeled.image.split}.txt", labeled.image.path)
+        collection, image = self._collection, labeled.image
+        table = self.table(f"{image.split}.csv", collection.columns)
+        for row in collection.form.rows(labeled.entry, collection.names):
+            table.add([image.path, *row])
+        if collection.form.field == "objects":  # images without any have no row
+            self._list(f"{image.split}.txt", image.path)
         return iter(())
 
     def _masks(self, labeled: Labeled) -> Iterator[Entry]:
         image, folder = labeled.image, self._collection.folder
         name = self._named(image.path, MASKS_FOLDER, ".png")
         yield name, (folder / MASKS_FOLDER / str(labeled.entry.mask), folder)
-        table = self._table(f"{image.split}.csv", ["image", "mask"])
+        table = self.table(f"{image.split}.csv", ["image", "mask"])
         table.add([image.path, name.removeprefix(f"{MASKS_FOLDER}/")])
+
+
+def area_of(ring: Sequence[float]) -> float:
+    """Return the area inside a ring of x and y in turn."""
+    xs, ys = ring[::2], ring[1::2]
+    pairs = zip(xs, [*ys[1:], *ys[:1]], ys, [*xs[1:], *xs[:1]], strict=True)
+    return abs(sum(x * next_y - y * next_x for x, next_y, y, next_x in pairs)) / 2

@@ -7,7 +7,6 @@ into the folder of a new job as ``imported.json``; the task that lists the image
 from __future__ import annotations
 
 import os
-import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest, TookTooLong
 from digits.core.files import MissingFile, make_folder, read_json, sync_tree, write_bytes
+from digits.core.machine.programs import Program, reply, take
 from digits.core.recipe import CreateDataset
 from digits.data import parallel
 from digits.data.images import images
@@ -35,10 +35,8 @@ from digits.data.sources.plan import (
     listed,
     show,
 )
-from digits.data.targets.palette import BACKGROUND
-from digits.kinds.labeling.answers import FINISHED, Answer, Form, form_of
-from digits.kinds.labeling.log import MASKS_FOLDER
-from digits.kinds.labeling.processes import answer, ask
+from digits.kinds.labeling.answers import FINISHED, Answer
+from digits.kinds.labeling.forms import MASKS_FOLDER, Form, folded, form_of
 from digits.kinds.recipes import build_recipe, has_databases, read_source
 
 FILE = "imported.json"
@@ -81,8 +79,10 @@ class Imported(Struct):
 
 def import_labels(request: Request) -> Start:
     """Run the program; raises DigitsError."""
-    late = TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
-    return msgspec.convert(ask(__name__, request, late), Start)
+    with Program(__name__, request) as program:
+        if (start := program.answer()) is None:
+            raise TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
+    return msgspec.convert(start, Start)
 
 
 def load(folder: Path) -> Imported | None:
@@ -93,8 +93,8 @@ def load(folder: Path) -> Imported | None:
         return None
 
 
-def write(request: Request) -> dict[str, Any]:
-    """Write the file in this process, and return a `Start`; raises DigitsError and OSError."""
+def write(request: Request) -> Start:
+    """Write the file in this process; raises DigitsError and OSError."""
     try:
         plan = read_source(_whole(build_recipe(request.recipe)), Progress())
         folders = [_folder_of(split) for split in plan.splits.values()]
@@ -102,7 +102,7 @@ def write(request: Request) -> dict[str, Any]:
         raise BadRequest(error.message, error.hint) from error
     root = os.path.realpath(request.root or os.path.commonpath(folders))
     form, used = form_of(request.kind), plan.target.names
-    names, ids = _numbered(_first(form, request.classes), [*dict.fromkeys([*plan.declared, *used])])
+    names, ids = _numbered(form.first_classes(request.classes), [*dict.fromkeys([*plan.declared, *used])])
     imported = Imported(request.kind)
     unusable = [f"{item.path} ({item.reason})" for item in plan.unusable]
     outside: list[str] = []
@@ -130,8 +130,7 @@ def write(request: Request) -> dict[str, Any]:
         ),
     ]
     write_bytes(Path(request.target, FILE), msgspec.json.encode(imported))
-    start: dict[str, Any] = msgspec.to_builtins(Start(root, names))
-    return start
+    return Start(root, names)
 
 
 def _remark(items: Sequence[str], noun: str, what: str) -> list[str]:
@@ -210,24 +209,17 @@ def _answers(
     sync_tree(masks)
 
 
-def _first(form: Form, given: Sequence[str]) -> list[str]:
-    """Return the names of the first classes."""
-    names = [name for name in given if name.strip()]
-    has_background = bool(names) and _folded(names[0]) == BACKGROUND
-    return [BACKGROUND, *names] if form.has_background and not has_background else names
-
-
 def _numbered(first: Sequence[str], found: Iterable[str]) -> tuple[list[str], dict[str, int]]:
     """Return the names of all classes, the ``first`` ones among them, and the number of each one that was ``found``.
 
     Raises BadRequest if upper and lower case make the difference between two of those found.
     """
     names = [*first]
-    numbers = {_folded(name): number for number, name in enumerate(names)}
+    numbers = {folded(name): number for number, name in enumerate(names)}
     ids: dict[str, int] = {}
     seen: dict[str, str] = {}
     for name in found:
-        key = _folded(name)
+        key = folded(name)
         if (other := seen.setdefault(key, name)) != name:
             raise BadRequest(f"“{show(other)}” and “{show(name)}” are the same class.", "Rename one of them.")
         if key not in numbers:
@@ -237,9 +229,6 @@ def _numbered(first: Sequence[str], found: Iterable[str]) -> tuple[list[str], di
     return names, ids
 
 
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name.strip()).casefold()
-
-
 if __name__ == "__main__":
-    answer(Request, write, SECONDS)
+    request = take(Request, SECONDS)
+    reply(lambda: write(request))

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import functools
 import unicodedata
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, ClassVar
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
-from msgspec import Meta, Struct, field, structs
+from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
 
 from digits.core.errors import BadRequest, NotFound
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import ListImages
-from digits.core.schema import Whole
 from digits.core.task import Task
-from digits.data.targets.palette import BACKGROUND, css_color, distinct_color
+from digits.data.targets.palette import css_color, distinct_color
 from digits.kinds import Kind, kind_named
-from digits.kinds.labeling.answers import FORMS, Form
+from digits.kinds.labeling.answers import MAX_NAME, Color, LabelClass
+from digits.kinds.labeling.forms import FORMS, Form, folded
 from digits.kinds.labeling.images import ImageIndex
 
-MAX_NAME = 100
 
+class ClassChange(Struct):
+    """A new class, or what changes in that with the ``id``."""
 
-class LabelClass(Struct, kw_only=True, omit_defaults=True):
-    """A class, or the number of a regression. Its ``id`` is never used again, even if it ``is_deleted``."""
-
-    id: Whole
-    name: Annotated[str, Meta(min_length=1, max_length=MAX_NAME)]
-    color: Annotated[str, Meta(pattern=r"^#[0-9a-f]{6}\Z")]
-    is_deleted: bool = False
+    id: int | None = None
+    name: str | UnsetType = UNSET
+    color: Color | UnsetType = UNSET
+    is_deleted: bool | UnsetType = UNSET
 
 
 class LabelsJob(Job, kw_only=True, eq=False):
@@ -79,33 +77,21 @@ class LabelsJob(Job, kw_only=True, eq=False):
         """The classes that are not deleted."""
         return [item for item in self.classes if not item.is_deleted]
 
-    def refuse_deleted(self, numbers: Iterable[int], before: Iterable[int]) -> None:
-        """Raise BadRequest for a deleted class that an image did not have ``before``: a page may not know it yet."""
-        for number in {*numbers} - {*before}:
-            if self.classes[number].is_deleted:
-                raise BadRequest(
-                    f"The class “{self.classes[number].name}” was deleted.", "Choose another one."
-                )
-
-    def changed_classes(self, sent: dict[str, Any]) -> list[LabelClass]:
-        """Return the classes after one is added, or that with the ``id`` in ``sent`` is changed or deleted.
-
-        Raises BadRequest or NotFound.
-        """
-        number = sent.get("id")
+    def changed_classes(self, change: ClassChange) -> list[LabelClass]:
+        """Return the classes after one is added, changed or deleted; raises BadRequest or NotFound."""
+        number = change.id
         if number is None:
-            return [*self.classes, new_class(self, str(sent.get("name", "")))]
-        before = next((item for item in self.classes if item.id == number), None)
-        if before is None:
+            return [*self.classes, new_class(self, change.name or "")]
+        if not 0 <= number < len(self.classes):
             raise NotFound(f"There is no class {number}.")
-        after = structs.replace(
-            before, **{name: sent[name] for name in ("color", "is_deleted") if name in sent}
-        )
-        if after.is_deleted and self.form.has_background and after.id == 0:
+        before = self.classes[number]
+        given = {name: value for name, value in structs.asdict(change).items() if value is not UNSET}
+        after = structs.replace(before, **given)
+        if after.is_deleted and self.form.has_background and number == 0:
             raise BadRequest("The background cannot be deleted.")
         others = [item for item in self.classes if item.id != number]
-        if "name" in sent or (before.is_deleted and not after.is_deleted):
-            after.name = checked_name(sent.get("name", before.name), others)
+        if "name" in given or (before.is_deleted and not after.is_deleted):
+            after.name = checked_name(after.name, others)
         return [after if item.id == number else item for item in self.classes]
 
 
@@ -119,21 +105,12 @@ def new_class(job: LabelsJob, name: str) -> LabelClass:
     return LabelClass(id=number, name=checked_name(name, job.classes), color=color)
 
 
-def add_classes(job: LabelsJob, names: Sequence[str]) -> None:
-    """Add the first classes to a new ``job``; raises BadRequest."""
-    given = [name for name in names if name.strip()]
-    if job.form.has_background and (not given or given[0].strip().lower() != BACKGROUND):
-        given.insert(0, BACKGROUND)
-    for name in given:
-        job.classes.append(new_class(job, name))
-
-
 def checked_name(name: str, others: Sequence[LabelClass]) -> str:
     """Return the name of a class; raises BadRequest if it is not one line of text, or that of one of ``others``."""
     plain = unicodedata.normalize("NFC", name.strip())
     if not plain or len(plain) > MAX_NAME or not plain.isprintable():
         raise BadRequest(f"The name of a class is one line of 1 to {MAX_NAME} characters.")
-    if any(item.name.casefold() == plain.casefold() for item in others if not item.is_deleted):
+    if any(folded(item.name) == folded(plain) for item in others if not item.is_deleted):
         raise BadRequest(
             f"There are two classes called “{plain}”.", "Upper and lower case make no difference."
         )

@@ -10,12 +10,12 @@ import functools
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET
 from numpy.typing import NDArray
 
 from digits.core import append_log
@@ -27,53 +27,32 @@ from digits.kinds.labeling.answers import (
     FINISHED,
     STATES,
     Answer,
+    Brief,
+    Content,
     Entry,
     Sent,
     State,
     classes_of,
     digest,
 )
-from digits.kinds.labeling.proposals import Proposal
+from digits.kinds.labeling.forms import MASKS_FOLDER
 
 LABELS_FILE = "labels.jsonl"
-MASKS_FOLDER = "masks"
 # The latest entries of an image among which a repeated edit is searched, at least.
 _SEARCHED = 32
+_COPIED = Answer.__struct_fields__
 _NUMBERS = {state: number for number, state in enumerate(STATES)}
 
 
 class Conflict(Exception):
-    """Somebody else has changed the image: ``entry`` is the latest one."""
+    """Images were changed in the meantime: ``entries`` are their latest ones, None for an image without any."""
 
-    def __init__(self, entry: Entry | None) -> None:
-        super().__init__("the image was changed in the meantime")
-        self.entry = entry
-
-
-class Conflicts(Exception):
-    """Images were changed since the labels that are corrected: ``entries`` are their latest ones."""
-
-    def __init__(self, entries: Mapping[int, Entry]) -> None:
+    def __init__(self, entries: Mapping[int, Entry | None]) -> None:
         super().__init__("images were changed in the meantime")
         self.entries = entries
 
 
-class Correction(NamedTuple):
-    """An entry, and the answer that replaces it."""
-
-    base: Entry
-    answer: Answer
-
-
-class _Class(Struct, rename={"class_": "class", "from_": "from"}, gc=False):
-    class_: Whole
-    from_: str = ""
-
-
-class _Brief(Struct, gc=False):
-    """What the index needs of an entry."""
-
-    image: Whole
+class _Brief(Brief, kw_only=True, gc=False):
     rev: Whole
     state: State = "labeled"
     seconds: float = 0.0
@@ -81,9 +60,6 @@ class _Brief(Struct, gc=False):
     by: str = ""
     batch: str = ""
     source: str = ""
-    objects: list[_Class] | UnsetType = UNSET
-    label: Whole | UnsetType = UNSET
-    labels: list[Whole] | UnsetType = UNSET
 
 
 class Values:
@@ -228,16 +204,8 @@ class LabelLog:
             if number >= _SEARCHED and entry.rev <= sent.rev:
                 break
         if is_outdated:
-            raise Conflict(known)
-        new = Entry(
-            image=image,
-            rev=rev + 1,
-            at=time.time(),
-            by=by,
-            prev=self._places[image] if known else -1,
-            source=source,
-            **{name: getattr(sent, name) for name in ("edit", *Answer.__struct_fields__)},
-        )
+            raise Conflict({image: known})
+        new = self._next(image, sent, sent.edit, by, source=source)
         if mask is not None:
             new.mask, new.labels = f"{image}-{new.rev}.png", [*present]
             write_bytes(self._masks / new.mask, mask)
@@ -247,30 +215,31 @@ class LabelLog:
                 raise BadRequest("This is not a mask of the image.", "Send the mask itself.")
             new.labels = drawn.labels
         try:
-            append_log.append(self._path, [new])
+            self._append([new])
         except ValueError as error:
             raise BadRequest(f"{error}.", "Label fewer objects, or with fewer corners.") from error
-        self.update()
         return new.rev
 
     def accept(
-        self, proposals: Iterable[Proposal], by: str, batch: str, masks: Path | None, source: str = ""
+        self,
+        contents: Mapping[int, Content],
+        by: str,
+        batch: str,
+        masks: Path | None = None,
+        source: str = "",
     ) -> int:
-        """Save ``proposals`` of a ``source`` as a ``batch`` of labels, with their ``masks``; return their number.
+        """Save what a ``source`` says about images as a ``batch``; return their number.
 
-        Raises UnreadableFile and OSError, and then saves nothing.
+        New ``masks`` are in a folder of their own. Raises UnreadableFile and OSError, and then saves nothing.
         """
         entries = []
-        for proposal in proposals:
-            answer = {name: getattr(proposal, name) for name in FIELDS}
-            entry = self._next(proposal.image, by, batch, source=source, **answer)
-            if masks is not None and proposal.mask is not UNSET:
-                entry.mask = f"{proposal.image}-{entry.rev}.png"
-                write_bytes(self._masks / entry.mask, (masks / proposal.mask).read_bytes())
+        for image, content in contents.items():
+            entry = self._next(image, content, f"{batch}:{image}", by, batch=batch, source=source)
+            if masks is not None and content.mask is not UNSET:
+                entry.mask = f"{image}-{entry.rev}.png"
+                write_bytes(self._masks / entry.mask, (masks / content.mask).read_bytes())
             entries.append(entry)
-        append_log.append(self._path, entries)
-        self.update()
-        return len(entries)
+        return self._append(entries)
 
     @functools.cached_property
     def _masks(self) -> Path:
@@ -280,49 +249,46 @@ class LabelLog:
         sync_folder(self._folder)
         return folder
 
-    def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
-        """Save corrections of images, all or none; return how many change an image.
+    def correct(self, corrections: Mapping[int, tuple[Entry, Answer]], edit: str, by: str) -> int:
+        """Save corrections, each an entry and what replaces it, all or none; return how many change an image.
 
         An image must have the entry that was corrected, or another correction of it: their ``edit`` has the same
-        beginning. Raises Conflicts, UnreadableFile and OSError, and then saves nothing.
+        beginning. Raises Conflict, UnreadableFile and OSError, and then saves nothing.
         """
-        entries, others = [], {}
+        entries: list[Entry] = []
+        others: dict[int, Entry | None] = {}
         for image, (base, answer) in corrections.items():
             latest = self.latest(image)
             assert latest is not None
             if latest.rev != base.rev and not latest.edit.startswith(edit):
                 others[image] = latest
             elif any(getattr(latest, name) != getattr(answer, name) for name in ("state", *FIELDS)):
-                content = {name: getattr(answer, name) for name in ("state", *FIELDS)}
-                new = self._next(image, by, **content)
-                new.edit = f"{edit}{new.rev}"
-                entries.append(new)
+                changed = Answer(state=answer.state, **{name: getattr(answer, name) for name in FIELDS})
+                entries.append(self._next(image, changed, f"{edit}{latest.rev + 1}", by))
         if others:
-            raise Conflicts(others)
-        append_log.append(self._path, entries)
-        self.update()
-        return len(entries)
+            raise Conflict(others)
+        return self._append(entries)
 
     def take_back(self, batch: str, by: str) -> int:
         """Take back the labels of a ``batch`` that nobody has changed since; return their number."""
-        accepted = map(self.latest, self._batches.get(batch, ()))
-        entries = [
-            self._next(entry.image, by, state="unlabeled")
-            for entry in accepted
-            if entry is not None and entry.batch == batch
-        ]
+        accepted = filter(None, map(self.latest, self._batches.get(batch, ())))
+        return self._append(
+            [
+                self._next(entry.image, Answer(state="unlabeled"), f"undo:{entry.image}", by)
+                for entry in accepted
+                if entry.batch == batch
+            ]
+        )
+
+    def _next(self, image: int, content: Content, edit: str, by: str, **more: Any) -> Entry:
+        """Return the entry of an image that follows its latest one."""
+        rev = self.rev(image)
+        known = {name: getattr(content, name) for name in _COPIED if hasattr(content, name)}
+        prev = self._places[image] if rev else -1
+        return Entry(image=image, rev=rev + 1, edit=edit, at=time.time(), by=by, prev=prev, **known, **more)
+
+    def _append(self, entries: Sequence[Entry]) -> int:
+        """Append entries, all or none, and return their number; raises ValueError, UnreadableFile and OSError."""
         append_log.append(self._path, entries)
         self.update()
         return len(entries)
-
-    def _next(self, image: int, by: str, batch: str = "", **answer: Any) -> Entry:
-        return Entry(
-            image=image,
-            rev=self.rev(image) + 1,
-            edit=f"{batch or 'undo'}:{image}",
-            at=time.time(),
-            by=by,
-            prev=self._places[image] if self.rev(image) else -1,
-            batch=batch,
-            **answer,
-        )

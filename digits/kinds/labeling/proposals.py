@@ -9,27 +9,22 @@ from __future__ import annotations
 import contextlib
 import re
 from array import array
-from collections.abc import Mapping, Sequence
-from math import log
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from numpy.typing import NDArray
 
 from digits.core import append_log
 from digits.core.files import UnreadableFile
-from digits.core.schema import Count, Fraction, NonNegative, UnixTime, Whole
+from digits.core.schema import Count, Fraction, NonNegative, UnixTime
 from digits.data.arrays import load_rows
 from digits.data.models.result_folders import ResultFolders
-from digits.kinds.labeling.answers import Object, classes_of, digest
+from digits.kinds.labeling.answers import Brief, Proposal, classes_of, digest
 from digits.kinds.labeling.ordering import ORDER_FILE
 
 FOLDER = "predictions"
 ROWS_FILE = "rows.jsonl"
-MASKS_FOLDER = "masks"
-_PERCENT = 100.0
 
 
 class Run(Struct, kw_only=True):
@@ -55,21 +50,8 @@ RUNS = ResultFolders(
 )
 
 
-class Proposal(Struct, kw_only=True, omit_defaults=True, gc=False):
-    """What a model proposes for an ``image``, as in an answer; ``mask`` is the name of a file.
-
-    ``score`` is the lowest probability of what is proposed, and ``uncertainty`` the higher the more a person's answer
-    would teach. ``error`` is set instead if the image cannot be read.
-    """
-
-    image: Count
+class _Brief(Brief, kw_only=True, gc=False):
     score: Fraction = 0.0
-    uncertainty: NonNegative = 0.0
-    objects: list[Object] | UnsetType = UNSET
-    label: Whole | UnsetType = UNSET
-    labels: list[Whole] | UnsetType = UNSET
-    numbers: dict[str, float] | UnsetType = UNSET
-    mask: str | UnsetType = UNSET
     error: str = ""
 
 
@@ -151,67 +133,3 @@ class Proposals:
             with contextlib.suppress(UnreadableFile):
                 return load_rows(each / ORDER_FILE, below=self._folder, dtype=np.dtype("<i4"))
         return np.zeros(0, np.int32)
-
-
-class _Class(Struct, rename={"class_": "class"}, gc=False):
-    class_: Whole
-
-
-class _Brief(Struct, gc=False):
-    image: Count
-    score: Fraction = 0.0
-    objects: list[_Class] | UnsetType = UNSET
-    label: Whole | UnsetType = UNSET
-    labels: list[Whole] | UnsetType = UNSET
-    error: str = ""
-
-
-def propose(
-    field: str, image: int, predicted: Any, ids: Mapping[str, int], min_score: float, source: str
-) -> Proposal:
-    """Return the proposal from the prediction for an ``image`` in the format of its kind.
-
-    ``ids`` are those of the classes of the labels by name: others are left out. Objects count from ``min_score`` on,
-    and ``source`` says where they come from. A mask is left to the caller.
-    """
-    proposal = Proposal(image=image)
-    if field == "objects":
-        _propose_objects(proposal, predicted, ids, min_score, source)
-    elif field == "label":
-        (name, first), (_, second) = [*predicted, ["", 0.0]][:2]
-        proposal.score = min(1.0, max(0.0, first / _PERCENT))
-        proposal.uncertainty = max(0.0, 1 - (first - second) / _PERCENT)
-        if name in ids:
-            proposal.label = ids[name]
-    elif field == "labels":
-        chances = {
-            ids[name]: min(1.0, max(0.0, percent / _PERCENT)) for name, percent in predicted if name in ids
-        }
-        proposal.labels = sorted(number for number, chance in chances.items() if chance >= 0.5)
-        proposal.score = min((max(chance, 1 - chance) for chance in chances.values()), default=0.0)
-        proposal.uncertainty = sum(map(_entropy, chances.values())) / max(1, len(chances))
-    elif field == "numbers":
-        proposal.numbers = {str(ids[name]): value for name, value in predicted if name in ids}
-    return proposal
-
-
-def _propose_objects(
-    proposal: Proposal, predicted: Sequence[Any], ids: Mapping[str, int], min_score: float, source: str
-) -> None:
-    proposal.objects = []
-    for item in predicted:
-        left, top, right, bottom = item["box"]
-        if item["label"] in ids and item["score"] >= min_score and min(right - left, bottom - top) >= 1:
-            box = (left, top, right, bottom)
-            proposal.objects.append(
-                Object(class_=ids[item["label"]], box=box, from_=source, score=item["score"])
-            )
-    scores = [item["score"] for item in predicted]
-    kept = [item.score for item in proposal.objects if item.score is not UNSET]
-    proposal.score = min(kept) if kept else 1 - max(scores, default=0.0)
-    proposal.uncertainty = sum(min(score, 1 - score) for score in scores)
-
-
-def _entropy(chance: float) -> float:
-    """Return the entropy of an event in bits."""
-    return -sum(part * log(part, 2) for part in (chance, 1 - chance) if part > 0)

@@ -26,7 +26,7 @@ from digits.data.records.records import Record
 from digits.data.sources.path_rules import ImageTree
 from digits.data.sources.plan import UnusableSource, listed, read_bounded, show
 from digits.data.tables.tables import Faults
-from digits.kinds.versions.export import Export, File, append, image_file
+from digits.kinds.versions.export import Export, File, Files, append, image_file
 
 MAX_BYTES = 2 << 30
 # The first bytes by which other formats are recognized.
@@ -355,8 +355,28 @@ def _json(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
-class CocoExport(Export):
-    """Images, and one COCO file per split with the classes ``categories``, which are names by index."""
+class CocoFiles(Files):
+    """One COCO file per split. ``categories`` are the names of the classes by index."""
+
+    categories: dict[int, str]
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._writers: dict[str, CocoWriter] = {}
+
+    def writer(self, split: str) -> CocoWriter:
+        """Return the writer of the file of a split."""
+        if split not in self._writers:
+            self._writers[split] = CocoWriter(self.temporary_file, self.categories)
+        return self._writers[split]
+
+    def finish(self) -> Iterator[Entry]:
+        for split, writer in self._writers.items():
+            yield f"annotations/instances_{split}.json", writer.finish()
+
+
+class CocoExport(CocoFiles, Export):
+    """Images, and one COCO file per split with all classes of the dataset."""
 
     name = "coco"
     title = "COCO"
@@ -364,14 +384,11 @@ class CocoExport(Export):
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
         super().__init__(folder, manifest, indexes)
         self.categories = dict(enumerate(manifest.target.names))
-        self._writers: dict[str, CocoWriter] = {}
 
     def convert(self, split: str, number: int, record: Record) -> list[File]:
         name, data = image_file(f"images/{split}/{numbered_name(number, record.source)}", record)
         target = self.read_target(record)
-        if split not in self._writers:
-            self._writers[split] = CocoWriter(self.temporary_file, self.categories)
-        writer = self._writers[split]
+        writer = self.writer(split)
         writer.add_image(name.rpartition("/")[2], record.width, record.height)
         self.annotate(writer, record, target)
         return [(name, data)]
@@ -383,7 +400,3 @@ class CocoExport(Export):
     def annotate(self, writer: CocoWriter, record: Record, target: Any) -> None:
         """Add the annotations of a record with a ``target``."""
         raise NotImplementedError
-
-    def finish(self) -> Iterator[Entry]:
-        for split, writer in self._writers.items():
-            yield f"annotations/instances_{split}.json", writer.finish()

@@ -39,7 +39,47 @@ DAMAGE_FILE = "damaged.csv"
 _ENDINGS = {"png": "png", "jpeg": "jpg"}
 
 
-class Export:
+class Files:
+    """The files at the end of an archive, which are collected in temporary files while it is sent; `close` them."""
+
+    def __init__(self) -> None:
+        self._opened = ExitStack()
+        self._tables: dict[str, Table] = {}
+        self._lists: dict[str, IO[bytes]] = {}
+
+    def finish(self) -> Iterator[Entry]:
+        """Yield the files that follow those of the records, besides the tables and lists."""
+        return iter(())
+
+    def collected(self) -> Iterator[Entry]:
+        """Yield all files."""
+        yield from self.finish()
+        for name, table in self._tables.items():
+            yield name, table.file
+        yield from self._lists.items()
+
+    def table(self, name: str, columns: list[str]) -> Table:
+        """Return the CSV file ``name`` with these columns, which is added at the end of the archive."""
+        if name not in self._tables:
+            self._tables[name] = Table(self.temporary_file(), columns)
+        return self._tables[name]
+
+    def lines(self, name: str) -> IO[bytes]:
+        """Return the text file ``name``, which is added at the end of the archive."""
+        if name not in self._lists:
+            self._lists[name] = self.temporary_file()
+        return self._lists[name]
+
+    def temporary_file(self) -> IO[bytes]:
+        """Return a file that is deleted by `close`."""
+        return self._opened.enter_context(SpooledTemporaryFile(SPOOLED_BYTES))
+
+    def close(self) -> None:
+        """Delete the temporary files."""
+        self._opened.close()
+
+
+class Export(Files):
     """An archive of the dataset with ``manifest`` in ``folder``. Iterate over `entries` once, then call `close`.
 
     ``name`` identifies the format in URLs, ``title`` on pages, and ``contents`` describes the files. A subclass
@@ -51,27 +91,18 @@ class Export:
     contents: ClassVar[str]
 
     def __init__(self, folder: Path, manifest: Manifest, indexes: IndexCache) -> None:
+        super().__init__()
         self.folder, self.manifest, self.indexes = folder, manifest, indexes
-        self._opened = ExitStack()
-        self._tables: dict[str, Table] = {}
-        self._lists: dict[str, IO[bytes]] = {}
 
     def convert(self, split: str, number: int, record: Record) -> Iterable[File]:
         """Return the files of a record; raises DamagedRecords before anything is added to tables."""
         raise NotImplementedError
 
-    def finish(self) -> Iterator[Entry]:
-        """Yield the files that follow those of the records, besides the tables."""
-        return iter(())
-
     def entries(self) -> Iterator[Entry]:
         """Yield the files of the archive. Records that are damaged are left out and listed in `DAMAGE_FILE`."""
         for split, content in self.manifest.splits.items():
             yield from self._split_entries(split, content)
-        yield from self.finish()
-        for name, table in self._tables.items():
-            yield name, table.file
-        yield from self._lists.items()
+        yield from self.collected()
 
     def _split_entries(self, split: str, content: SplitRecords) -> Iterator[Entry]:
         reader = self._open_split(split, content)
@@ -100,26 +131,6 @@ class Export:
         """List a record, or a whole split, as left out."""
         rows = self.table(DAMAGE_FILE, ["split", "record", "reason"])
         rows.add([split, "all" if number is None else number, reason])
-
-    def table(self, name: str, columns: list[str]) -> Table:
-        """Return the CSV file ``name`` with these columns, which is added at the end of the archive."""
-        if name not in self._tables:
-            self._tables[name] = Table(self.temporary_file(), columns)
-        return self._tables[name]
-
-    def lines(self, name: str) -> IO[bytes]:
-        """Return the text file ``name``, which is added at the end of the archive."""
-        if name not in self._lists:
-            self._lists[name] = self.temporary_file()
-        return self._lists[name]
-
-    def temporary_file(self) -> IO[bytes]:
-        """Return a file that is deleted by `close`."""
-        return self._opened.enter_context(SpooledTemporaryFile(SPOOLED_BYTES))
-
-    def close(self) -> None:
-        """Delete the temporary files."""
-        self._opened.close()
 
 
 class Table:

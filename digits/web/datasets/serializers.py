@@ -18,7 +18,6 @@ from digits.web.jobs.serializers import failure_message, findings_of, job_url
 from digits.web.resources.datasets import (
     CreateDbTask,
     Dataset,
-    FrozenLabels,
     GenericDbTask,
     Shard,
     VersionOf,
@@ -107,15 +106,6 @@ def version_of(job: DatasetJob) -> VersionOf | None:
         changes=", ".join(changes) or "other image size or format",
         changes_url=url_for("jobs.file", path=f"{job.id}/{CHANGES_FILE}") if has_changes else None,
     )
-
-
-def labels_of(job: DatasetJob) -> FrozenLabels | None:
-    """Return the labels that a dataset, or the one of which it is a version, was made from."""
-    frozen = job.kind_recipe.frozen
-    if frozen is None:
-        return None
-    labels = services().store.find(frozen.id)
-    return FrozenLabels(frozen.id, frozen.name, job_url(labels) if labels else None)
 
 
 def changes(job: DatasetJob) -> list[Change]:

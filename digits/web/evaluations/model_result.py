@@ -23,7 +23,6 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import of_model
 from digits.kinds.views import Views
 from digits.runtime.offload import in_thread
-from digits.web.datasets.serializers import labels_of
 from digits.web.evaluations.choices import records_url
 from digits.web.evaluations.parts import EvaluatedRecords, interval_words
 from digits.web.jobs import serializers
@@ -219,7 +218,7 @@ def _remedy(job: ModelJob, result: Result, review: str) -> Remedy:
         hint = f"“{job.name}” continues where it ended, with all of its settings."
         label = f"Train {count_of(more, 'more epoch')}"
         return Remedy(url_for("models.resume", job_id=job.id), hint, label, {"more_epochs": more})
-    if action == "more_images" and (labels := labels_of(data)) and labels.url:
+    if action == "more_images" and (labels := serializers.labels_of(data)) and labels.url:
         return Remedy(labels.url, "Then train again.", "Label more images")
     if action == "more_images" and data.takes_images:
         name = result.outcome.class_to_extend

@@ -22,6 +22,7 @@ from digits.kinds.views import Views, describe_images, views_of
 from digits.runtime import devices
 from digits.runtime.offload import in_turns
 from digits.runtime.store import names_of
+from digits.web.resources.datasets import FrozenLabels
 from digits.web.resources.encoding import describe
 from digits.web.resources.jobs import BriefJob, Device, Findings, JobRow, JobStatus
 from digits.web.services import services
@@ -249,3 +250,12 @@ def failure_message(job: Job) -> str | None:
 def job_url(job: Job) -> str:
     # Not url_for, which would take longer than the rest of a row.
     return f"{request.script_root}/{PLACES.get(job.type, 'jobs')}/{job.id}"
+
+
+def labels_of(job: DatasetJob) -> FrozenLabels | None:
+    """Return the labels that a dataset, or the one of which it is a version, was made from."""
+    frozen = job.kind_recipe.frozen
+    if frozen is None:
+        return None
+    labels = services().store.find(frozen.id)
+    return FrozenLabels(frozen.id, frozen.name, job_url(labels) if labels else None)

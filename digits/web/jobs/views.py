@@ -193,9 +193,8 @@ def clone(job_id: str) -> AnyResponse:
     fields: dict[str, Any] = {"clone": job.id, **request.args}
     if isinstance(job, DatasetJob) and isinstance(job.recipe, CreateVersion):
         return redirect(url_for("versions.new", job_id=job.recipe.parent_id, **fields))
-    frozen = job.recipe.frozen if isinstance(job, DatasetJob) else None
-    if frozen is not None and (labels := services().store.find(frozen.id)):
-        return redirect(serializers.job_url(labels))
+    if isinstance(job, DatasetJob) and (labels := serializers.labels_of(job)) and labels.url:
+        return redirect(labels.url)
     page = "model_form.new" if job.type == "model" else "datasets.new"
     return redirect(url_for(page, kind=serializers.kind_of(job), **fields))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,13 +20,13 @@ from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import flag, whole
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling import importing
-from digits.kinds.labeling.answers import FINISHED, form_of
+from digits.kinds.labeling.answers import FINISHED
+from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.freezing import Request, freeze
 from digits.kinds.labeling.importing import Start, import_labels
 from digits.kinds.labeling.job import LabelsJob
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
-from digits.web.labels import gain
 from digits.web.labels.books import OPEN, LabelBook, book_of
 from digits.web.resources.encoding import describe
 from digits.web.resources.labels import Accepted, Labels
@@ -179,7 +178,7 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
                 kind=job.kind,
                 root=job.root,
                 classes=job.classes,
-                frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor),
+                frozen=Frozen(id=job.id, name=job.name, cursor=book.log.cursor, labeled=count),
                 settings=_settings_in(sent),
                 device="gpu" if has_gpu else "cpu",
             )
@@ -188,7 +187,6 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
             folder, recipe=recipe, name=name, owner=current_username(request), group=job.group
         )
         services().scheduler.submit(dataset)
-    in_thread(gain.note, job, gain.Made(dataset.id, time.time(), count))
     return dataset, recipe.notes
 
 
@@ -211,7 +209,8 @@ def accept_above(book: LabelBook, threshold: float) -> Accepted:
     if not chosen:
         raise BadRequest("No proposal for an open training image has such a score.", "Lower the threshold.")
     batch = secrets.token_hex(8)
-    return Accepted(book.accept(chosen, current_username(request) or "", batch), batch=batch)
+    count = book.write(book.accept, chosen, current_username(request) or "", batch)
+    return Accepted(count, batch=batch)
 
 
 def _above(book: LabelBook, threshold: float) -> NDArray[np.int64]:

@@ -6,9 +6,9 @@ import functools
 import threading
 import time
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -17,17 +17,20 @@ from numpy.typing import NDArray
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
-from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent
+from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Proposal
+from digits.kinds.labeling.forms import MASKS_FOLDER
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
-from digits.kinds.labeling.log import Correction, LabelLog
-from digits.kinds.labeling.proposals import MASKS_FOLDER, Proposal, Proposals
+from digits.kinds.labeling.log import LabelLog
+from digits.kinds.labeling.proposals import Proposals
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
 
 LEASE_SECONDS = 120
 # Jobs whose labels stay in memory: about 25 MB for a million images each.
 _KEPT = 8
+P = ParamSpec("P")
+
 OPEN = ("none", "unlabeled")
 SKIPPED = STATES.index("skipped")
 
@@ -148,33 +151,20 @@ class LabelBook:
         """Return the latest entry of an image."""
         return in_thread(self.log.latest, number)
 
-    def save(self, number: int, sent: Sent, by: str, mask: bytes | None, present: Sequence[int]) -> int:
-        """Save an answer, and return its number; see `LabelLog.save`."""
+    def write(self, act: Callable[P, int], *given: P.args, **options: P.kwargs) -> int:
+        """Return what ``act`` returns, a method of `LabelLog` that saves labels, when it is its turn."""
         with self._turn:
-            source = self.proposals.source if sent.proposed else ""
-            rev = in_thread(self.log.save, number, sent, by, mask, present, source)
+            return in_thread(act, *given, **options)
+
+    def release(self, number: int) -> None:
+        """Forget who has an image that was saved."""
         self._leases.pop(number, None)
-        return rev
 
     def accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
-        """Save the proposals for images as one ``batch``; return the number of images."""
-        with self._turn:
-            return in_thread(self._accept, numbers, by, batch)
-
-    def _accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
-        found = filter(None, map(self.proposals.find, numbers))
-        masks, source = self.proposals.folder / MASKS_FOLDER, self.proposals.source
-        return self.log.accept(found, by, batch, masks, source)
-
-    def correct(self, corrections: Mapping[int, Correction], edit: str, by: str) -> int:
-        """Save corrections, and return how many change an image; see `LabelLog.correct`."""
-        with self._turn:
-            return in_thread(self.log.correct, corrections, edit, by)
-
-    def take_back(self, batch: str, by: str) -> int:
-        """Take back the labels of a ``batch``; see `LabelLog.take_back`."""
-        with self._turn:
-            return in_thread(self.log.take_back, batch, by)
+        """Accept the proposals for images; see `LabelLog.accept`. It reads files."""
+        proposals, found = self.proposals, filter(None, map(self.proposals.find, numbers))
+        contents = {proposal.image: proposal for proposal in found}
+        return self.log.accept(contents, by, batch, proposals.folder / MASKS_FOLDER, proposals.source)
 
     def proposal(self, number: int, split: str) -> Proposal | None:
         """Return the proposal for an image that may have one."""

@@ -7,8 +7,8 @@ from flask import Blueprint, Response, jsonify, make_response, request
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.data.sources.plan import listed
-from digits.kinds.labeling.corrections import corrections_of, images_of
-from digits.kinds.labeling.log import Conflicts, Correction
+from digits.kinds.labeling.corrections import corrections_of, records_of
+from digits.kinds.labeling.log import Conflict
 from digits.runtime.offload import in_thread
 from digits.web.jobs.access import check_owner
 from digits.web.labels.actions import find
@@ -44,19 +44,17 @@ def update(job_id: str) -> Response:
     changes, book = sent_changes(manifest), book_of(job)
     services().store.check()
 
-    def read() -> tuple[dict[int, str], dict[int, Correction]]:
-        records = images_of(dataset.folder, manifest, job.folder, changes)
-        of_images = {image: changes[record] for image, record in records.items()}
-        return records, corrections_of(job, book.log, frozen.cursor, manifest.target.names, of_images)
-
     try:
-        records, corrections = in_thread(read)
-        book.correct(corrections, f"explore:{dataset.id}:", current_username(request) or "")
+        records = in_thread(records_of, dataset.folder, manifest, job.folder, changes)
+        of_images = {image: changes[record] for image, record in records.items()}
+        classes = manifest.target.names
+        corrections = in_thread(corrections_of, job, book.log, frozen.cursor, classes, of_images)
+        book.write(book.log.correct, corrections, f"explore:{dataset.id}:", current_username(request) or "")
     except UnreadableFile as error:
         raise BadRequest(f"The labels cannot be corrected: {error}.") from error
-    except Conflicts as conflict:
+    except Conflict as conflict:
         others = conflict.entries
-        people = sorted({entry.by for entry in others.values() if entry.by})
+        people = sorted({entry.by for entry in others.values() if entry and entry.by})
         names = listed(row.path for row in book.rows([*others]))
         message = (
             "Not saved, because the labels have changed since the dataset was made: "

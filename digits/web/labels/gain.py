@@ -5,42 +5,33 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
-from digits.core import append_log
 from digits.core.model_job import ModelJob
-from digits.core.schema import Count, UnixTime
 from digits.data.models import evaluation as evaluations
 from digits.data.models.evaluation import Evaluation
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.labeling.job import LabelsJob
 
-DATASETS_FILE = "datasets.jsonl"
 # Of a normal distribution, for intervals of 95%.
 _DEVIATIONS = 1.96
 # With fewer images, a median says nothing.
 _FEWEST = 5
 
 
-class Made(Struct):
-    """A dataset from the labels: its id, when it was made, and the number of labeled images."""
+class Gain(NamedTuple):
+    """The best model of a dataset from ``labeled`` images, by its evaluation on those for testing, or for validation.
 
-    id: str
-    at: UnixTime
-    labeled: Count
-
-
-@dataclass(frozen=True)
-class Gain:
-    """The best model of a dataset, by its evaluation on the images for testing, or else for validation."""
+    ``value`` is that of the metric of the kind, with its interval.
+    """
 
     labeled: int
     model: ModelJob
     evaluation: Evaluation
+    value: float
+    low: float
+    high: float
 
 
 class Pace(NamedTuple):
@@ -52,31 +43,18 @@ class Pace(NamedTuple):
     images: int
 
 
-def note(job: LabelsJob, made: Made) -> None:
-    """Keep that a dataset was made; raises OSError."""
-    append_log.append(job.folder / DATASETS_FILE, [made])
-
-
-def made(job: LabelsJob) -> list[Made]:
-    """Return the datasets from these labels, also those deleted since; raises UnreadableFile."""
-    return [each for each, _ in append_log.read(job.folder / DATASETS_FILE, Made, below=job.folder)]
-
-
 def best_of(labeled: int, dataset: DatasetJob, models: Iterable[ModelJob]) -> Gain | None:
     """Return the best of the ``models`` of a dataset from ``labeled`` images; None without one. It reads files."""
     name, manifest = dataset.data_kind.metric, dataset.manifest()
     sign = -1 if dataset.data_kind.lower_is_better(name) else 1
-    found = [
-        Gain(labeled, model, result)
-        for model in models
-        for result in evaluations.load_all(model.folder)
-        if manifest and result.content_hash == manifest.content_hash and name in result.metrics
-    ]
-    return max(
-        found,
-        key=lambda gain: (gain.evaluation.split == "test", sign * gain.evaluation.metrics[name]),
-        default=None,
-    )
+    found = []
+    for model in models:
+        for result in evaluations.load_all(model.folder):
+            if manifest and result.content_hash == manifest.content_hash and name in result.metrics:
+                value, interval = result.metrics[name], result.intervals.get(name)
+                low, high = (interval.low, interval.high) if interval else (value, value)
+                found.append(Gain(labeled, model, result, value, low, high))
+    return max(found, key=lambda gain: (gain.evaluation.split == "test", sign * gain.value), default=None)
 
 
 def pace(seconds: array[float]) -> Pace | None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 import msgspec
 from flask import Blueprint, abort, redirect, render_template, request, url_for
-from msgspec import UNSET
 from werkzeug.wrappers import Response as AnyResponse
 from wtforms import SelectField, StringField, TextAreaField
 
@@ -17,12 +16,12 @@ from digits.core.splits import SPLIT_TITLES, SPLITS
 from digits.kinds import kind_named
 from digits.kinds.forms.fields import NAME_LENGTH, FlagField, JobForm
 from digits.kinds.forms.request_fields import choice, whole
-from digits.kinds.labeling.answers import FORMS, STATES, Entry
+from digits.kinds.labeling.answers import STATES, Object
 from digits.kinds.labeling.export import TITLES
+from digits.kinds.labeling.forms import FORMS
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.ordering import BATCH
-from digits.kinds.labeling.proposals import Proposal
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
@@ -122,35 +121,18 @@ def show(job_id: str) -> str:
         split_titles=SPLIT_TITLES,
         panels=panels,
         gains=_gains(job),
+        metric=views_of(job.data_kind).metric(job.data_kind.metric),
         paces=[gain.pace(each) for each in book.log.paces],
     )
 
 
-def _gains(job: LabelsJob) -> list[dict[str, Any]]:
-    """Return the best model of each dataset from the labels, with the value of its metric and the interval."""
-    name, metric = job.data_kind.metric, views_of(job.data_kind).metric(job.data_kind.metric)
+def _gains(job: LabelsJob) -> list[gain.Gain]:
+    """Return the best model of each dataset from the labels, in the order of their numbers."""
     candidates = [
-        (made.labeled, dataset, steps.models_of(dataset)) for made, dataset in steps.datasets_of(job)
+        (frozen.labeled, dataset, steps.models_of(dataset)) for frozen, dataset in steps.datasets_of(job)
     ]
-    found = []
-    for each in filter(None, in_thread(lambda: [gain.best_of(*candidate) for candidate in candidates])):
-        value, interval = each.evaluation.metrics[name], each.evaluation.intervals.get(name)
-        low, high = (interval.low, interval.high) if interval else (value, value)
-        found.append(
-            {
-                "labeled": each.labeled,
-                "job": serializers.row(each.model),
-                "split": SPLIT_TITLES[each.evaluation.split].lower(),
-                "records": each.evaluation.records,
-                "title": metric.title,
-                "value": value,
-                "low": low,
-                "high": high,
-                "words": metric.format(value),
-                "interval": f"{metric.format(low)} to {metric.format(high)}" if interval else "",
-            }
-        )
-    return sorted(found, key=itemgetter("labeled"))
+    found = in_thread(lambda: [gain.best_of(*candidate) for candidate in candidates])
+    return sorted(filter(None, found), key=attrgetter("labeled"))
 
 
 def _batch(book: LabelBook) -> dict[str, Any] | None:
@@ -199,47 +181,32 @@ def _items(
     job: LabelsJob, book: LabelBook, numbers: Sequence[int], are_proposals: bool
 ) -> list[dict[str, Any]]:
     """Describe images with their labels, or with the proposals, for a gallery. It reads files."""
-    found, disagreed = [], {*book.find(differs=True).tolist()}
+    names, disagreed = [item.name for item in job.classes], {*book.find(differs=True).tolist()}
+    found = []
     for number in numbers:
         image, entry = book.images.read(number), book.log.latest(number)
         is_proposed = are_proposals or number in disagreed or book.shows_proposal(number, image.split)
         proposal = book.proposals.find(number) if is_proposed else None
-        words, boxes = _labels_of(job, image, proposal if are_proposals else entry)
+        shown = proposal if are_proposals else entry
         found.append(
             {
                 "row": book.row(number, image),
-                "words": words,
-                "boxes": boxes,
+                "words": job.form.words(shown, names) if shown else "",
+                "boxes": [_box_of(item, job, image) for item in (shown and shown.objects) or ()],
                 "by": entry.by if entry else "",
-                "proposed": _labels_of(job, image, proposal)[0] if proposal and not are_proposals else "",
+                "proposed": job.form.words(proposal, names) if proposal and not are_proposals else "",
             }
         )
     return found
 
 
-def _labels_of(
-    job: LabelsJob, image: ListedImage, entry: Entry | Proposal | None
-) -> tuple[str, list[dict[str, Any]]]:
-    """Return the labels of an image in words, and its boxes, with positions in percent."""
-    if entry is None:
-        return "", []
-    names = [item.name for item in job.classes]
-    if entry.label is not UNSET:
-        return names[entry.label], []
-    if entry.numbers is not UNSET:
-        return ", ".join(f"{names[int(key)]} {value:g}" for key, value in entry.numbers.items()), []
-    if entry.objects is UNSET:
-        return ", ".join(names[number] for number in entry.labels or ()), []
-    boxes = []
-    for item in entry.objects:
-        left, top, right, bottom = item.edges
-        boxes.append(
-            {
-                "left": 100 * left / image.width,
-                "top": 100 * top / image.height,
-                "width": 100 * (right - left) / image.width,
-                "height": 100 * (bottom - top) / image.height,
-                "color": job.classes[item.class_].color,
-            }
-        )
-    return ", ".join(sorted({names[item.class_] for item in entry.objects})), boxes
+def _box_of(item: Object, job: LabelsJob, image: ListedImage) -> dict[str, Any]:
+    """Return the box of an object, with its position in percent."""
+    left, top, right, bottom = item.edges
+    return {
+        "left": 100 * left / image.width,
+        "top": 100 * top / image.height,
+        "width": 100 * (right - left) / image.width,
+        "height": 100 * (bottom - top) / image.height,
+        "color": job.classes[item.class_].color,
+    }

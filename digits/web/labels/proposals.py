@@ -66,7 +66,7 @@ def _recipe(job: LabelsJob) -> ProposeLabels:
         labels=str(job.folder),
         root=job.root,
         target=str(target),
-        field=job.form.field,
+        kind=job.kind,
         classes={item.name: item.id for item in job.shown_classes},
         source=f"{model.id}/{run.id}",
         min_score=in_thread(_min_score, model),
@@ -142,5 +142,6 @@ def undo(job_id: str) -> AnyResponse:
     batch = str(fields_of_request().get("batch", ""))
     if not batch:
         raise BadRequest("“batch” is missing.", "It is in the response to “accept”.")
-    taken = Accepted(book_of(job).take_back(batch, current_username(request) or ""), batch=batch)
+    book = book_of(job)
+    taken = Accepted(book.write(book.log.take_back, batch, current_username(request) or ""), batch=batch)
     return respond(taken, created=url_for("label_pages.show", job_id=job_id))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from digits.core.model_job import ModelJob
+from digits.core.recipe import Frozen
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.answers import FINISHED
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.ordering import BATCH
-from digits.runtime.offload import in_thread
-from digits.web.labels import gain
 from digits.web.labels.books import OPEN, LabelBook
 from digits.web.services import services
 
@@ -35,10 +34,10 @@ class Step(NamedTuple):
     has_failed: bool = False
 
 
-def datasets_of(job: LabelsJob) -> list[tuple[gain.Made, DatasetJob]]:
-    """Return the datasets from labels that still exist, the oldest first."""
-    found = ((made, services().store.find(made.id)) for made in in_thread(gain.made, job))
-    return [(made, dataset) for made, dataset in found if isinstance(dataset, DatasetJob)]
+def datasets_of(job: LabelsJob) -> list[tuple[Frozen, DatasetJob]]:
+    """Return what of the labels each dataset from them contains, and the dataset, the newest first."""
+    frozen = ((dataset.recipe.frozen, dataset) for dataset in services().store.all(DatasetJob))
+    return [(labels, dataset) for labels, dataset in frozen if labels is not None and labels.id == job.id]
 
 
 def models_of(dataset: DatasetJob) -> list[ModelJob]:
@@ -49,8 +48,8 @@ def models_of(dataset: DatasetJob) -> list[ModelJob]:
 def next_step(job: LabelsJob, book: LabelBook) -> Step:
     """Return the next step with the labels of ``job``."""
     labeled, open_ = len(book.find(FINISHED)), len(book.find(OPEN))
-    datasets = datasets_of(job)[::-1]
-    trained = [(made.labeled, model) for made, dataset in datasets for model in models_of(dataset)]
+    datasets = datasets_of(job)
+    trained = [(frozen.labeled, model) for frozen, dataset in datasets for model in models_of(dataset)]
     usable = (
         (count, model) for count, model in trained if services().snapshots_of(model).default is not None
     )
@@ -59,9 +58,8 @@ def next_step(job: LabelsJob, book: LabelBook) -> Step:
     newest = trained[0][1] if trained else None
     if newest is not None and newest.status.is_running:
         return Step("wait", labeled, open_, more, newest)
-    dataset = datasets[0][1] if datasets else None
-    if dataset is not None and (frozen := dataset.recipe.frozen) and frozen.cursor != book.log.cursor:
-        dataset = None
+    complete = (dataset for frozen, dataset in datasets[:1] if frozen.cursor == book.log.cursor)
+    dataset = next(complete, None)
     if model is None:
         name: Literal["label", "train"] = "label" if open_ and labeled < BATCH else "train"
         failed = newest is not None and newest.status is Status.ERROR

@@ -26,12 +26,13 @@ from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, flag, parse_integer, whole
-from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, form_of, read_sent
+from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
+from digits.kinds.labeling.forms import MASKS_FOLDER, form_of
 from digits.kinds.labeling.images import ListedImage
-from digits.kinds.labeling.job import LabelClass, LabelsJob, add_classes
-from digits.kinds.labeling.log import MASKS_FOLDER, Conflict
+from digits.kinds.labeling.job import ClassChange, LabelsJob, new_class
+from digits.kinds.labeling.log import Conflict
 from digits.runtime.changes import JobEdited
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
@@ -102,7 +103,8 @@ def create() -> Response:
             kind=kind.name,
             root=start.root,
         )
-        add_classes(job, start.classes)
+        for each in job.form.first_classes(start.classes):
+            job.classes.append(new_class(job, each))
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))
 
@@ -129,19 +131,14 @@ def list_again(job_id: str) -> Response:
 @returns(Classes)
 def change_class(job_id: str) -> Response:
     """Add a class with a ``name``, or change ``name``, ``color`` or ``is_deleted`` of that with the ``id``."""
-    job, sent = find(job_id), fields_of_request()
-    before = len(job.classes)
+    job = find(job_id)
     try:
-        number = msgspec.convert(sent.get("id"), int | None, strict=False)
-        if "is_deleted" in sent:
-            sent["is_deleted"] = msgspec.convert(sent["is_deleted"], bool, strict=False)
-        changed = job.changed_classes({**sent, "id": number})
-        classes = msgspec.convert(msgspec.to_builtins(changed), list[LabelClass])
+        change = msgspec.convert(fields_of_request(), ClassChange, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(f"The class is not valid: {error}.") from error
-    services().store.edit(job, classes=classes)
+    services().store.edit(job, classes=job.changed_classes(change))
     services().report(JobEdited(job, "classes"))
-    return jsonify(Classes(before if number is None else number, job.classes))
+    return jsonify(Classes(len(job.classes) - 1 if change.id is None else change.id, job.classes))
 
 
 @blueprint.get("/labels/<job_id>/images.json")
@@ -208,14 +205,14 @@ def save(job_id: str, number: int) -> Response:
     )
     drawn = in_thread(_file_sent, sent, file)
     by, latest = current_username(request) or "", book.latest(number)
-    ids = {item.id for item in job.classes}
-    in_thread(job.form.check, sent, image.size, ids)
+    mask, present = (None, []) if drawn is None else _drawn(drawn, image)
+    in_thread(job.form.check, sent, image.size, job.classes, latest, present)
     if sent.state == "reviewed":
         _check_review(latest, sent, by)
-    mask, present = (None, []) if drawn is None else _drawn(drawn, image, ids)
-    job.refuse_deleted([*job.form.classes(sent), *present], job.form.classes(latest) if latest else ())
     try:
-        rev = book.save(number, sent, by, mask, present)
+        source = book.proposals.source if sent.proposed else ""
+        rev = book.write(book.log.save, number, sent, by, mask, present, source)
+        book.release(number)
     except FileNotFoundError as error:
         raise NotFound("There is no such job.", "It may have been deleted.") from error
     except Conflict as conflict:
@@ -224,7 +221,8 @@ def save(job_id: str, number: int) -> Response:
             request.path, message, "Outdated", "Look at the other labels before you save yours."
         )
         row = book.row(number, image)
-        return make_response(jsonify({**body, "entry": {**as_json(row), **_entry_json(conflict.entry)}}), 409)
+        entry = _entry_json(conflict.entries[number])
+        return make_response(jsonify({**body, "entry": {**as_json(row), **entry}}), 409)
     return jsonify(SavedLabel(rev))
 
 
@@ -312,7 +310,7 @@ def export(job_id: str) -> Response:
     """Stream the labels as a zip archive in a ``format``; the images are not in it."""
     job = find(job_id)
     name = choice(request.args, "format", job.form.formats[0], job.form.formats)
-    collection = Collection(job.folder, job.classes, job.form.field, book_of(job).log.cursor)
+    collection = Collection(job.folder, job.classes, job.form, book_of(job).log.cursor)
     archive = LabelExport(collection, name)
     response = archive_response(f"{job.id}_{name}", "zip", _pieces(archive))
     response.call_on_close(archive.close)
@@ -372,7 +370,7 @@ def _file_sent(sent: Sent, file: FileStorage | None) -> bytes | None:
         raise BadRequest("The mask is not a PNG file in Base64.") from error
 
 
-def _drawn(data: bytes, image: ListedImage, ids: set[int]) -> tuple[bytes, list[int]]:
+def _drawn(data: bytes, image: ListedImage) -> tuple[bytes, list[int]]:
     """Return a mask as a PNG file of 8 bits, and the classes in it; raises BadRequest."""
     try:
         drawn = services().decoder.run(DrawnMask(data))
@@ -382,10 +380,7 @@ def _drawn(data: bytes, image: ListedImage, ids: set[int]) -> tuple[bytes, list[
         raise BadRequest(
             f"The mask has {drawn.width}×{drawn.height} pixels, but the image has {image.width}×{image.height}."
         )
-    present = [*map(int, drawn.texts)]
-    if unknown := [number for number in present if number not in ids]:
-        raise BadRequest(f"There is no class {unknown[0]}.", "Load the classes again.")
-    return drawn.data, present
+    return drawn.data, [*map(int, drawn.texts)]
 
 
 def _file_of(roots: Roots, job: LabelsJob, image: ListedImage) -> Path:

@@ -10,6 +10,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from digits.core.errors import BadRequest
 from digits.core.model_job import ModelJob, epoch_label
+from digits.kinds.advice.recommendation import EPOCHS_FOR_CLASSES
 from digits.kinds.jobs import DatasetJob
 from digits.web.jobs import serializers
 from digits.web.jobs.snapshots import snapshot_of
@@ -26,8 +27,8 @@ from digits.web.services import services
 
 blueprint = Blueprint("retraining", __name__)
 
-# Enough for the head phase of the recommended settings and ten epochs of all layers.
-_FEWEST_EPOCHS = 17
+# Enough for the head phase of the recommended settings and those of all layers.
+_FEWEST_EPOCHS = 7 + EPOCHS_FOR_CLASSES
 
 
 @twin(blueprint, "/labels/<job_id>/train", RetrainedModel)
@@ -50,7 +51,7 @@ def start(job_id: str) -> AnyResponse:
     dataset, warnings = freeze_labels(labels, settings)
     submission = Submission(MultiDict({f"{model.id}-snapshot": epoch_label(snapshot.epoch)}))
     submission.copy(model.id)
-    labeled = {each.id: made.labeled for made, each in datasets_of(labels)}
+    labeled = {each.id: frozen.labeled for frozen, each in datasets_of(labels)}
     share = labeled.get(before.id, labeled[dataset.id]) / labeled[dataset.id]
     submission.form.set(
         train_epochs=epochs_again(model.recipe.epochs, share),

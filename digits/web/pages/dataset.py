@@ -13,7 +13,7 @@ from digits.data.records.index import IndexCache
 from digits.data.records.search import Place
 from digits.kinds.forms.dataset import RESIZE_TITLES
 from digits.kinds.jobs import DatasetJob
-from digits.kinds.labeling.answers import FORMS
+from digits.kinds.labeling.forms import FORMS
 from digits.kinds.versions.export import formats_of
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
@@ -62,7 +62,7 @@ def show(job_id: str) -> str:
         views=views_of(job.data_kind),
         manifest=manifest,
         version_of=dataset_serializers.version_of(job),
-        labels_of=dataset_serializers.labels_of(job),
+        labels_of=serializers.labels_of(job),
         can_be_labeled=manifest is not None
         and job.recipe.kind in FORMS
         and not (job.parent_id or job.recipe.frozen),

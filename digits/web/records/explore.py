@@ -94,9 +94,8 @@ def show(kind: Kind) -> str:
     names = manifest.contained if lists_classes else manifest.groups
     counts = None if query.without("contain").has_search else _group_counts(manifest, query.split)
     totals = {name: content.count for name, content in manifest.splits.items()}
-    frozen = job.recipe.frozen
-    labels = services().store.find(frozen.id) if frozen else None
-    edits_view = "corrections.update" if labels else "pending_edits.update"
+    frozen = serializers.labels_of(job) if job.recipe.frozen else None
+    edits_view = "corrections.update" if frozen and frozen.url else "pending_edits.update"
     return render_in_turns(
         "explore.html",
         job=serializers.row(job),
@@ -142,7 +141,6 @@ def show(kind: Kind) -> str:
         annotation_tools=views.annotation_tools,
         dataset_size=shown_size(job, manifest),
         frozen=frozen,
-        labels_url=serializers.job_url(labels) if labels else None,
         edits_url=url_for(edits_view, job_id=job.id),
         edits=in_thread(_escaped, pending(job)),
         edited_target={"names": manifest.target.names, "form": _edited_form(manifest.target)},

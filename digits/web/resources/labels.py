@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from digits.core.schema import JsonObject
-from digits.kinds.labeling.job import LabelClass
+from digits.kinds.labeling.answers import LabelClass
 from digits.web.resources.jobs import BriefJob, JobRow
 from digits.web.resources.tasks import ActivityState
 

@@ -7,14 +7,12 @@ the sets of those before.
 from __future__ import annotations
 
 import hashlib
-import time
 import zlib
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from msgspec import structs
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -33,9 +31,10 @@ from digits.data.images.near_duplicates import find_sets
 from digits.data.images.statistics import SHAPE_LENGTH, low_frequencies, perceptual_hashes, shapes
 from digits.data.sources.plan import UnusableSource, count_of, listed, show
 from digits.kinds.labeling import importing
-from digits.kinds.labeling.answers import Entry, form_of
+from digits.kinds.labeling.answers import Answer
+from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage, read_images, split_of
-from digits.kinds.labeling.log import LABELS_FILE
+from digits.kinds.labeling.log import LABELS_FILE, LabelLog
 from digits.kinds.labeling.ordering import diverse_order, write_order
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
@@ -105,28 +104,19 @@ def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
         raise UserFault(f"The imported labels cannot be read: {error}.", "Start the labels again.") from error
     if imported is None:
         return False
-    entries, unfit = [], []
     form = form_of(imported.kind)
+    answers: dict[int, Answer] = {}
+    unfit = []
     for number, image in enumerate(images):
         answer = None if image.reason else imported.answers.pop(image.path, None)
         if answer is None:
             continue
         try:
-            form.check_values(answer, image.size, ())
+            form.check_values(answer, image.size)
         except BadRequest as error:
             unfit.append(f"{show(image.path)} ({error.message})")
-            continue
-        entries.append(
-            Entry(
-                image=number,
-                rev=1,
-                edit=f"{importing.AUTHOR}:{number}",
-                at=time.time(),
-                by=importing.AUTHOR,
-                batch=importing.AUTHOR,
-                **structs.asdict(answer),
-            )
-        )
+        else:
+            answers[number] = answer
     if unfit:
         imported.remarks.append(
             f"The labels of {count_of(len(unfit), 'image')} not imported: {listed(unfit)}."
@@ -139,8 +129,7 @@ def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
     for remark in imported.remarks:
         events.append(Warned(remark))
     (folder / LABELS_FILE).unlink(missing_ok=True)  # of a task that was killed
-    append_log.append(folder / LABELS_FILE, entries)
-    return bool(entries)
+    return bool(LabelLog(folder).accept(answers, importing.AUTHOR, importing.AUTHOR))
 
 
 def _appearance_of(folder: Path, root: Path, known: list[ListedImage], events: EventLog) -> NDArray[Any]:

@@ -23,9 +23,11 @@ from digits.data.models import predictions
 from digits.data.models.predictions import ListedImage
 from digits.data.parallel import available_cores
 from digits.data.targets.mask import IGNORED
+from digits.kinds.labeling.answers import Proposal
+from digits.kinds.labeling.forms import MASKS_FOLDER, Guess, form_of
 from digits.kinds.labeling.images import read_images
 from digits.kinds.labeling.ordering import uncertain_order, write_order
-from digits.kinds.labeling.proposals import MASKS_FOLDER, ROWS_FILE, Proposal, propose
+from digits.kinds.labeling.proposals import ROWS_FILE
 from digits.kinds.network.targets import select_output
 from digits.worker.failure import UserFault
 from digits.worker.tasks import background
@@ -71,7 +73,7 @@ class _Proposer(Predictor):
     """Predicts answers, and for masks how uncertain their pixels are."""
 
     def __init__(self, model: trained.Trained, recipe: recipes.ProposeLabels) -> None:
-        self._recipe = recipe
+        self._recipe, self._form = recipe, form_of(recipe.kind)
         super().__init__(model, keeps_values=True, resizes=True)
         names = self._targets.target.names
         # The class of the labels for each class of the model.
@@ -92,10 +94,9 @@ class _Proposer(Predictor):
             row = places.index(place)
             described = self._targets.describe(outputs[predictions.PREDICTION][row], TOP, item[1])
             recipe = self._recipe
-            proposal = propose(
-                recipe.field, number, described, recipe.classes, recipe.min_score, recipe.source
-            )
-            if recipe.field == "mask":
+            guess = Guess(described, recipe.classes, recipe.min_score, recipe.source)
+            proposal = self._form.propose(number, guess)
+            if self._form.field == "mask":
                 proposal.mask = self._write_mask(number, described["mask"], target)
                 if _UNCERTAINTY in outputs:
                     proposal.uncertainty = float(outputs[_UNCERTAINTY][row])
@@ -120,7 +121,7 @@ class _Proposer(Predictor):
         outputs = self._model.outputs(pixels)
         measured = (
             {_UNCERTAINTY: _uncertainty(outputs, self._targets.target.outputs)}
-            if self._recipe.field == "mask"
+            if self._form.field == "mask"
             else {}
         )
         return self._targets.predict(outputs), measured

@@ -8,15 +8,17 @@ from typing import Any
 import pytest
 
 from digits.core.errors import BadRequest
-from digits.kinds.labeling.answers import form_of, read_sent
+from digits.kinds.labeling.answers import LabelClass, read_sent
+from digits.kinds.labeling.forms import form_of
 
+CLASSES = [LabelClass(id=number, name=str(number), color="#000000") for number in range(2)]
 BOX = {"class": 0, "box": [1, 2, 30.5, 40]}
 DETECTION, SEGMENTATION = "image-object-detection", "image-segmentation"
 
 
 def check(kind: str, state: str = "labeled", size: tuple[int, int] = (100, 50), **fields: Any) -> None:
     body = json.dumps({"rev": 0, "edit": "a", "state": state, **fields}).encode()
-    form_of(kind).check(read_sent(body), size, {0, 1})
+    form_of(kind).check(read_sent(body), size, CLASSES)
 
 
 @pytest.mark.parametrize(

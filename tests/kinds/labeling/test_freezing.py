@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from PIL import Image
 
 from digits.core import append_log
@@ -22,13 +23,14 @@ from digits.core.errors import BadRequest
 from digits.core.recipe import CreateDataset, Frozen
 from digits.data.archives.writing import stream
 from digits.data.sources.plan import Plan, Progress, SplitPlan
+from digits.data.targets.boxes import MAX_OBJECTS
 from digits.kinds.detection.formats.formats import open_annotations
 from digits.kinds.labeling import freezing
-from digits.kinds.labeling.answers import Object, Sent, form_of
+from digits.kinds.labeling.answers import LabelClass, Object, Sent
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
+from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage
-from digits.kinds.labeling.job import LabelClass
 from digits.kinds.labeling.log import LabelLog
 from digits.kinds.recipes import read_source
 
@@ -67,7 +69,8 @@ class Labels:
 
     def save(self, image: int, drawn: bytes | None = None, **fields: Any) -> None:
         sent = Sent(rev=self.log.rev(image), edit=f"{self.log.cursor}", **fields)
-        form_of(self.kind).check(sent, self.images[image].size, {item.id for item in self.classes})
+        kept = [structs.replace(item, is_deleted=False) for item in self.classes]  # they are deleted later
+        form_of(self.kind).check(sent, self.images[image].size, kept)
         self.log.save(image, sent, "ada", drawn)
 
     def freeze(self, *, until: int | None = None, **chosen: Any) -> CreateDataset:
@@ -82,8 +85,8 @@ class Labels:
         return freezing.write(request)
 
     def export(self, name: str) -> dict[str, bytes]:
-        field = form_of(self.kind).field
-        archive = LabelExport(Collection(self.folder, self.classes, field, self.log.cursor), name)
+        collection = Collection(self.folder, self.classes, form_of(self.kind), self.log.cursor)
+        archive = LabelExport(collection, name)
         data = b"".join(stream("zip", archive.entries()))
         archive.close()
         with zipfile.ZipFile(io.BytesIO(data)) as opened:
@@ -185,6 +188,15 @@ def test_negatives_polygons_and_deleted_classes(detection: Labels) -> None:
     assert recipe.notes == ["No test image is labeled yet.", "1 object of a deleted class left out."]
     assert recipe.frozen == Frozen(id="20260101-000000-abcdef", name="mine", cursor=detection.log.cursor)
     assert msgspec.convert(recipe.as_json()["frozen"], Frozen) == recipe.frozen
+
+
+def test_crowds_that_no_dataset_can_contain_are_left_out(detection: Labels) -> None:
+    crowd = [Object(class_=0, box=(0, 0, 9, 9))] * (MAX_OBJECTS + 1)
+    for number in (1, 2):
+        detection.save(number, objects=crowd)
+    recipe = detection.freeze()
+    assert targets(plan(recipe)).keys() == {"train/0.jpg"}
+    assert "2 images with more than 2,000 objects left out." in recipe.notes
 
 
 def test_a_part_of_the_log_is_frozen(detection: Labels) -> None:

@@ -18,9 +18,8 @@ from msgspec import UNSET
 from digits.core import append_log
 from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
-from digits.kinds.labeling.answers import STATES, Entry, Object, Sent
+from digits.kinds.labeling.answers import STATES, Entry, Object, Proposal, Sent
 from digits.kinds.labeling.log import LABELS_FILE, Conflict, LabelLog
-from digits.kinds.labeling.proposals import Proposal
 from tests.failing_disk import failing_disk
 from tests.power_loss import Recording, write
 
@@ -79,10 +78,11 @@ def test_an_edit_of_an_older_entry_is_a_conflict_with_the_latest(tmp_path: Path)
     for rev in (0, 2):
         with pytest.raises(Conflict) as raised:
             log.save(0, sent(rev, "other"), "grace")
-        assert raised.value.entry is not None and raised.value.entry.edit == "a"
+        (entry,) = raised.value.entries.values()
+        assert entry is not None and entry.edit == "a"
     with pytest.raises(Conflict) as raised:
         log.save(1, sent(1, "other"), "grace")
-    assert raised.value.entry is None
+    assert raised.value.entries == {1: None}
     assert contents(log) == [[(1, "a")]]
 
 
@@ -199,7 +199,8 @@ def test_saved_labels_survive_a_power_loss_at_any_write(
     folder, mask = tmp_path / "job", b"drawn" * 999
     (folder / "run").mkdir(parents=True)
     (folder / "run" / "proposed.png").write_bytes(mask)
-    log, proposals = open_log(folder), [Proposal(image=number, mask="proposed.png") for number in (3, 4, 5)]
+    log = open_log(folder)
+    proposals = {number: Proposal(image=number, mask="proposed.png") for number in (3, 4, 5)}
     recording = Recording(folder, tmp_path / "recording")
     recording.start(monkeypatch)
     changes: list[Callable[[], object]] = [

@@ -14,7 +14,8 @@ from PIL import Image
 
 from digits.core import append_log
 from digits.core.files import write_json
-from digits.kinds.labeling.proposals import ROWS_FILE, RUNS, Proposal, Run
+from digits.kinds.labeling.answers import Proposal
+from digits.kinds.labeling.proposals import ROWS_FILE, RUNS, Run
 from tests.labels import create, image, photo, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site

@@ -345,7 +345,7 @@ def test_a_dataset_remains_when_its_labels_are_deleted(site: Site) -> None:
     assert site.get(f"/labels/{job}.json").status_code == 404
     assert "</bdi>”, which was deleted." in site.get(explore).text
     dataset = site.json(f"/datasets/{made.get_json()['id']}.json")
-    assert dataset["frozen"] == {"id": job, "name": "mine", "cursor": cursor}
+    assert dataset["frozen"] == {"id": job, "name": "mine", "cursor": cursor, "labeled": 26}
     assert sum(task["entries"] for task in dataset["CreateDbTasks"]) == 26
     assert dataset["CreateDbTasks"][0]["image_width"] == 32
 
