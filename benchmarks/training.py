@@ -3,7 +3,7 @@
     python benchmarks/training.py [--network lenet|resnet32|resnet50] [--batch N] [--epochs N] [--turns N]
                                   [--dataset JOB_FOLDER | --sample mnist|fashion|cifar10|pictures] [--records N]
                                   [--device cpu|0] [--precision P] [--streamed]
-                                  [--best | --bare | --gradients | --memory | --accuracy]
+                                  [--best | --bare | --parts | --gradients | --memory | --accuracy]
 
 JOB_FOLDER is the folder of a finished dataset job; without it, the sample is downloaded and created in a temporary
 folder, completely or with N training records. The sample ``pictures`` needs no download: JPEG files of 224×224
@@ -15,6 +15,7 @@ the ratio is the result.
 
 --best tries both sides in float32 and bfloat16, with and without XLA, and compares the fastest of each. --bare
 compares with the product's own functions for steps and validation, called equally often with one constant batch.
+--parts divides the time of a training from the first step to the end among its parts, without those inside them.
 --gradients compares steps with and without gradient charts, in turn in one process, without building their graph.
 --memory compares the peak memory of both processes. --accuracy trains with the published settings of the network.
 --streamed streams images from disk even if they fit into memory.
@@ -35,6 +36,7 @@ import contextlib
 import dataclasses
 import io
 import itertools
+import json
 import os
 import statistics
 import tempfile
@@ -166,6 +168,8 @@ def main() -> None:
             )
         elif arguments.bare:
             against_bare(work, scratch, arguments.turns)
+        elif arguments.parts:
+            parts(work, scratch / "parts")
         elif arguments.gradients:
             with_gradients(work, scratch, arguments.turns)
         elif arguments.memory:
@@ -196,6 +200,7 @@ def _arguments() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--best", action="store_true", help="compare the fastest settings of each side")
     what.add_argument("--bare", action="store_true", help="compare with the bare step function")
+    what.add_argument("--parts", action="store_true", help="divide the time among the parts of a training")
     what.add_argument("--gradients", action="store_true", help="measure the cost of the gradient charts")
     what.add_argument("--memory", action="store_true", help="compare the peak memory of the processes")
     what.add_argument(
@@ -207,7 +212,7 @@ def _arguments() -> argparse.Namespace:
     if arguments.accuracy and arguments.network not in PUBLISHED:
         parser.error(f"there are no published settings for {arguments.network}")
     if (
-        not (arguments.accuracy or arguments.bare or arguments.gradients)
+        not (arguments.accuracy or arguments.bare or arguments.parts or arguments.gradients)
         and arguments.network not in TARGET_RATIO
     ):
         parser.error(f"there is no Keras version of {arguments.network} to compare with; use --bare")
@@ -377,6 +382,59 @@ def bare(work: Work, job: Path) -> float:
             count = min(calls, validated - first)
             functions.evaluation(chunk._replace(positions=chunk.positions[:count]))
     return steps * work.batch / (time.monotonic() - began)
+
+
+def parts(work: Work, job: Path) -> None:
+    in_child(measured_parts, work, job)
+    spent: dict[str, list[float]] = json.loads((job / "parts.json").read_text())
+    total = sum(elapsed for elapsed, _ in spent.values())
+    for words, (elapsed, processor) in sorted(spent.items(), key=lambda item: -item[1][0]):
+        times = f"{1000 * elapsed / work.epochs:9.1f} ms per epoch, {elapsed / total:6.1%}"
+        print(f"{words:20} {times}   {1000 * processor / work.epochs:9.1f} ms of processor")
+    print(f"load {os.getloadavg()[0]:.1f}")
+
+
+def measured_parts(work: Work, job: Path) -> float:
+    """Train as a job does; write the elapsed and the processor time of each part of the loop to ``parts.json``.
+
+    Return the images/s.
+    """
+    from digits.worker.input import feeds
+    from digits.worker.training.loop.trainer import Trainer
+    from digits.worker.training.loop.validation import Validation
+    from digits.worker.training.step.step_function import StepFunction
+    from digits.worker.training.weights.checkpoints import Checkpoints
+
+    spent: dict[str, list[float]] = {}
+    inside = [[0.0, 0.0]]  # what the parts inside each open part took
+
+    def measure(owner: type, name: str, words: str) -> None:
+        call = getattr(owner, name)
+
+        def measured(*given: Any, **named: Any) -> Any:
+            began = time.monotonic(), time.process_time()
+            inside.append([0.0, 0.0])
+            try:
+                return call(*given, **named)
+            finally:
+                took = [time.monotonic() - began[0], time.process_time() - began[1]]
+                inner, totals = inside.pop(), spent.setdefault(words, [0.0, 0.0])
+                for each in range(2):
+                    totals[each] += took[each] - inner[each]
+                    inside[-1][each] += took[each]
+
+        setattr(owner, name, measured)
+
+    measure(StepFunction, "steps", "steps")
+    measure(Validation, "run", "validation")
+    measure(Checkpoints, "save_epoch", "snapshots")
+    measure(Trainer, "_report", "metrics and events")
+    for kind in (feeds._ResidentFeed, feeds._StreamedFeed):
+        measure(kind, "take", "batches")
+    measure(Trainer, "_loop", "the rest of the loop")
+    rate = product(work, job)
+    (job / "parts.json").write_text(json.dumps(spent))
+    return rate
 
 
 def _built(work: Work, job: Path) -> tuple[Any, Any]:
