@@ -113,8 +113,6 @@ def _write_products(job: ModelJob) -> None:
             (job.folder / f"{name}.{ending}").write_bytes(b"weights")
     validated = Snapshot(1.0, "snapshot_1.ckpt", {"loss": 0.5, "accuracy": 0.75})
     snapshot_list.append(job.folder, validated, "accuracy")
-    result = {"verdict": "The loss is fine.", "verdict_level": "good", "memory_bytes": 1000, "parameters": 10}
-    write_json(job.folder / "preflight.json", {"result": result, "warnings": ["slow"]})
     ResumePoint(
         snapshot="resume_8.ckpt", step=8, epoch=0.5, seed=7, records=24, step_records=4, watched={"early": {}}
     ).save(job.folder)

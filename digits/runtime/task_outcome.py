@@ -20,7 +20,8 @@ def verdict(ended: Exit, state: TaskState, last_lines: list[str]) -> tuple[Statu
         return Status.ERROR, ended.failure
     if state.failure and ended.code != EXIT_BUSY:  # a busy task reports no failure of its own
         return Status.ERROR, state.failure
-    return Status.ERROR, Failure(*_why(ended, last_lines))
+    remedy = {"batch_factor": "0.5"} if ended.out_of_memory else {}
+    return Status.ERROR, Failure(*_why(ended, last_lines), remedy=remedy)
 
 
 def _why(ended: Exit, last_lines: list[str]) -> tuple[str, str]:

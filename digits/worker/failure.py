@@ -77,7 +77,7 @@ def describe(error: BaseException) -> Failed:
         line=line,
         trace=(own + others)[:MAX_FRAMES],
         detail="" if title == message else message,
-        remedy=error.remedy if isinstance(error, UserFault) else {},
+        remedy=error.remedy if isinstance(error, UserFault) else _REMEDIES.get(hint, {}),
     )
 
 
@@ -284,12 +284,16 @@ def _is_a(error: BaseException, name: str) -> bool:
 # The message of the operating system; TensorFlow puts it into an error for exhausted memory.
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 
+OUT_OF_MEMORY = "Out of memory: choose a smaller batch size or a smaller network."
 RUN_AS_GRAPH = "Training can run it, but “Run eagerly” cannot: check the network without it."
+
+# By hint.
+_REMEDIES = {OUT_OF_MEMORY: {"batch_factor": "0.5"}}
 
 # By class name, because TensorFlow must not be imported here.
 _HINTS = {
-    "ResourceExhaustedError": "Out of memory: choose a smaller batch size or a smaller network.",
-    "MemoryError": "Out of memory: choose a smaller batch size or a smaller network.",
+    "ResourceExhaustedError": OUT_OF_MEMORY,
+    "MemoryError": OUT_OF_MEMORY,
     "ModuleNotFoundError": "Only installed packages can be imported by a network.",
     "UnboundLocalError": "The function assigns this name only later: assign it before use.",
     "NameError": "Check the spelling, and that the name is defined before it is used.",

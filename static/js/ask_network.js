@@ -5,48 +5,32 @@ import { errorBox } from './error_box.js';
 
 const SECOND = 1000;
 
-// The current or latest request of each region.
-const turns = new WeakMap();
-
 /**
-  * On click on `button`, if there is one, shows `doing`, awaits `ask(isClick, watch)`, and passes the response to `show(region, answer)`.
+ * On click on `button`, shows `doing`, awaits `ask(watch)`, and passes the response to `show(region, answer)`.
  * `watch.stage = () => words` can report the current stage.
-  * Errors are shown and passed to `failed(error)`; `refused(region, error)` may handle one by returning true.
-  * Returns a function that does the same without a click once the region is idle, and resolves to {answer} or {error}.
+ * Errors are shown and passed to `failed(error)`; `refused(region, error)` may handle one by returning true.
  */
 export function startAsking(button, region, { doing, ask, show, failed, refused = () => false }) {
-  async function run(isClick) {
-    for (const busy of [button, region]) busy?.setAttribute('aria-busy', 'true');
+  button.addEventListener('click', async () => {
+    if (region.getAttribute('aria-busy') === 'true') return;
+    for (const busy of [button, region]) busy.setAttribute('aria-busy', 'true');
     region.hidden = false;
     const progress = startProgress(region, doing);
     let shown = region;
     try {
-      const answer = await ask(isClick, progress);
-      show(region, answer);
-      return { answer };
+      show(region, await ask(progress));
     } catch (error) {
       if (await refused(region, error)) shown = null;
       else {
         region.replaceChildren(errorBox(error));
         await failed(error);
       }
-      return { error };
     } finally {
       progress.stop();
-      for (const busy of [button, region]) busy?.removeAttribute('aria-busy');
+      for (const busy of [button, region]) busy.removeAttribute('aria-busy');
       shown?.scrollIntoView({ block: 'nearest' });
     }
-  }
-
-  function inTurn(isClick) {
-    const turn = Promise.resolve(turns.get(region)).then(() => run(isClick));
-    turns.set(region, turn);
-    return turn;
-  }
-
-  // Ignore clicks while a request is pending.
-  button?.addEventListener('click', () => region.getAttribute('aria-busy') === 'true' || inTurn(true));
-  return () => inTurn(false);
+  });
 }
 
 /** Shows `doing`, the elapsed time, and the stage that `stage()`, if set, returns when polled. */

@@ -1,4 +1,4 @@
-// Buttons that abort, resume or delete a job: data-action, data-url, data-name and, for the page after deletion, data-then.
+// Buttons that abort, resume or delete a job: data-action, data-url, data-name and, for the page to open then, data-then.
 // If others use a job, data-users has their ids, which are deleted first, and data-warning says so.
 
 import { confirmed, toast } from './dialog.js';
@@ -37,7 +37,7 @@ export function startJobActions() {
     if (!(await (action.title ? asked(action, button.dataset) : sent(action, button)))) return;
     toast(action.said(name));
     document.dispatchEvent(new CustomEvent('job-action', { detail: { action: button.dataset.action, url } }));
-    if (button.dataset.action === 'delete' && then) location.assign(then);
+    if (then) location.assign(then);
   });
 }
 

@@ -3,7 +3,6 @@
 import { startAnsweredForm } from './answered_form.js';
 import { startAugmentationPreview } from './augmentation_preview.js';
 import { startCreatingJob } from './create_job.js';
-import { startCreating } from './create_model.js';
 import { confirmed, toast } from './dialog.js';
 import { startFormMemory } from './form_memory.js';
 import { reveal } from './reveal.js';
@@ -144,7 +143,6 @@ function start() {
   /* Checks, and the training */
 
   const result = document.getElementById('visualize-result');
-  const beforeTraining = document.getElementById('train-result');
   const failed = async ({ line, message }) => line && method() === 'custom' && (await openEditor()).mark(line, message);
   const network = () => (method() === 'custom' ? text.value : textOf(form.elements[`${method()}_networks`]?.value ?? ''));
   startVisualizing(form, document.getElementById('visualize'), result, { network, failed });
@@ -156,20 +154,19 @@ function start() {
     time.lastElementChild.textContent = `About ${duration(MINUTE * Math.max(1, Math.round(seconds / MINUTE)))}, measured`;
   }
 
-  const check = startPreflight(form, document.getElementById('preflight'), result, beforeTraining, { failed, refused: focusFirstError, passed });
+  startPreflight(form, document.getElementById('preflight'), result, { failed, refused: focusFirstError, passed });
   const job = startCreatingJob(form, { memory, refused: async () => (await showErrors(), document.getElementById('form-errors')?.focus()) });
-  startCreating(form, beforeTraining, check, job, { ready: fields.ready, obtain: weights.obtain }, ({ remedies = [] }) => {
-    const advice = form.querySelector('[data-restore]')?.dataset.restore;
-    const changes = remedies.map(({ words, fields: values }) => [words, () => Object.entries(values).forEach(([name, value]) => fill(form.elements[name], value))]);
-    return [...(advice ? [[`${advice} instead`, () => recommend(), true]] : []), ...changes];
+  form.addEventListener('submit', async (event) => {
+    event.preventDefault();
+    job.busy('Waiting for the weights…');
+    await fields.ready();
+    if (await weights.obtain()) job.send();
+    else job.free('The weights are missing.', 'danger');
   });
 
   if (method() === 'custom') openEditor();
+  const { line, message } = document.getElementById('editor').dataset; // of the training whose settings these are
+  failed({ line: Number(line), message });
   weights.obtain();
   fields.ask(); // what was restored may need other fields
-}
-
-function fill(control, value) {
-  control.value = value;
-  control.dispatchEvent(new Event('input', { bubbles: true }));
 }

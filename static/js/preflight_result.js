@@ -1,4 +1,4 @@
-// The result of a preflight: in the form, and later on the model's page.
+// The result of a preflight in the form.
 
 import { element, notice } from './element.js';
 import { bytes, number, shortDuration } from './format.js';
@@ -10,12 +10,6 @@ const TONES = { good: 'success', low: 'warning', high: 'warning', large: 'warnin
 /** Shows the result of a preflight: {result, warnings, loaded_weights, batch_url, seconds}. */
 export function showPreflight(region, answer) {
   region.replaceChildren(element('div', 'preflight', ...verdict(answer), ...details(answer)));
-}
-
-/** Shows the warnings of a preflight, then `actions`, and all else on request. */
-export function showConcerns(region, answer, actions) {
-  const all = element('details', '', element('summary', '', 'Result of the check'), element('div', 'preflight', ...details(answer)));
-  region.replaceChildren(element('div', 'preflight', ...verdict(answer), actions, all));
 }
 
 function verdict({ result, warnings = [] }) {

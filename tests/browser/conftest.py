@@ -434,12 +434,8 @@ def customize(page: Page) -> None:
 
 
 def start_training(page: Page) -> None:
-    """Train the model described in the form, whatever the check warns of, and wait for its page."""
+    """Train the model described in the form, and wait for its page."""
     page.get_by_role("button", name="Train", exact=True).click()
-    anyway = page.get_by_role("button", name="Train anyway")
-    expect(anyway.or_(page.locator("#job-name"))).to_be_visible(timeout=120_000)
-    if anyway.is_visible():
-        anyway.click()
     expect(page).to_have_url(re.compile(f"/models/{JOB_PAGE}"), timeout=60_000)
 
 

@@ -10,8 +10,6 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import JOB_PAGE, PageFaults, ServerProcess, check_accessibility, customize
 
-PASSED = {"id": "preview-1", "result": {"verdict": "The network learns.", "verdict_level": "good"}}
-
 
 @pytest.fixture(scope="session")
 def server(start_server_with_jobs: Callable[..., ServerProcess]) -> ServerProcess:
@@ -57,7 +55,6 @@ def test_all_links_of_the_bar_fit_on_a_phone_and_are_reached_with_keys(
 
 def test_a_training_is_sent_to_a_cluster(page: Page, page_faults: PageFaults) -> None:
     page_faults.allow(r"/models/images/classification.json$")
-    page.route("**/models/preflight", lambda route: route.fulfill(json=PASSED))
     page.goto("/models/images/classification/new")
     customize(page)
     compute = page.get_by_role("region", name="Compute")

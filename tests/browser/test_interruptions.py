@@ -91,8 +91,6 @@ def test_the_model_form_survives_reload_back_and_another_tab(
 
     # The response to Create is lost: the form keeps its contents, and a retry succeeds.
     mend = cut(page, page_faults, "/models/images/classification.json$")
-    page.route("**/models/preflight", lambda route: route.fulfill(status=503, json={}))
-    page_faults.allow("/models/preflight$")
     page.get_by_role("button", name="Train", exact=True).click()
     expect(page.locator("#create-status")).to_contain_text("The server does not respond")
     check_accessibility(page)
@@ -141,7 +139,7 @@ def test_the_dataset_form_survives_back_and_explains_an_invalid_split(page: Page
 
 
 def test_a_sweep_lists_its_models_in_advance(page: Page, page_faults: PageFaults, dataset) -> None:
-    page_faults.allow("/models/(preflight|visualize-lr)$")
+    page_faults.allow("/models/(images/classification.json|visualize-lr)$")
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     rate = page.get_by_label("Base learning rate")

@@ -80,7 +80,7 @@ def test_augmented_images_of_the_dataset_follow_the_settings(page: Page, page_fa
 
 
 def test_sections_in_use_are_open_when_the_form_returns(page: Page, page_faults, dataset):
-    page_faults.allow(r"/models/(images/classification|preflight)$")
+    page_faults.allow(r"/models/images/classification$")
     page.goto(NEW_MODEL)
     customize(page)
     page.locator("#augmentation summary").click()
@@ -365,7 +365,7 @@ def test_a_check_shows_errors_at_their_fields(page: Page, page_faults, dataset):
 
 
 @pytest.mark.tensorflow
-def test_a_check_estimates_the_training_and_is_stored_with_the_model(page: Page, dataset):
+def test_a_check_estimates_the_training_and_the_training_shows_its_first_batch(page: Page, dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="LeNet", exact=True).check()
@@ -387,10 +387,9 @@ def test_a_check_estimates_the_training_and_is_stored_with_the_model(page: Page,
     check_accessibility(page)
 
     start_training(page)
-    panel = page.locator("#preflight-panel")
-    page.get_by_role("tab", name="Details").click(timeout=STEP_MILLISECONDS)
-    panel.locator("summary").click()
-    expect(panel.locator(".tile").first).to_contain_text("chance level 1.10")
+    page.get_by_role("tab", name="Details").click()
+    panel = page.locator("#first-batch-panel")
+    panel.locator("summary").click(timeout=STEP_MILLISECONDS)
     picture = panel.get_by_alt_text("Images of the first batch")
     assert picture.evaluate("image => image.decode().then(() => image.naturalWidth)") > 16
     check_accessibility(page)
@@ -458,167 +457,58 @@ def test_an_eager_check_shows_values(page: Page, page_faults, dataset):
     expect(found).to_contain_text("The loss of each step is ")
     check_accessibility(page)
 
-    # Training does not support this, so the check reports it.
-    page.get_by_label("Name", exact=True).fill("Looks at values")
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator("#train-result [role=alert]")).to_contain_text("numpy", timeout=STEP_MILLISECONDS)
-
 
 @pytest.mark.tensorflow
-def test_an_error_returns_to_the_form_before_anything_is_queued(page: Page, page_faults, dataset):
+def test_a_failed_training_leads_back_to_the_form(page: Page, page_faults, dataset):
     page_faults.allow(r"/models/preflight$")
-    name = "Never queued"
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
     page.get_by_role("radio", name="Custom", exact=True).check()
-    page.get_by_label("Name", exact=True).fill(name)
-    # A check on its own finds the error as well.
-    for line, button in ((2, "Check"), (3, "Train")):
-        write_network(page, "\n" * (line - 2) + BROKEN)
-        page.get_by_role("button", name=button, exact=True).click()
-        region = "#visualize-result" if button == "Check" else "#train-result"
-        problem = page.locator(f"{region} [role=alert]")
-        expect(problem).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
-        expect(page.locator("#editor-problems")).to_contain_text(f"Line {line}:")
-    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
-    expect(page.locator('[name="custom_network"]')).to_have_value(f"\n{BROKEN}")
+    page.get_by_label("Name", exact=True).fill("Divides by zero")
+    page.get_by_label("Epochs", exact=True).fill("7")
+    write_network(page, f"\n{BROKEN}")
+    problem, line = page.locator("#visualize-result [role=alert]"), page.locator("#editor-problems")
+    page.get_by_role("button", name="Check", exact=True).click()
+    expect(problem).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
+    expect(line).to_contain_text("Line 3:")
+    assert "Divides by zero" not in page.request.get("/index.json").text(), "a check creates no model"
+
+    start_training(page)
+    error = page.locator("#job-error")
+    expect(error).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
     check_accessibility(page)
-    assert name not in page.request.get("/index.json").text()
-    page.get_by_role("button", name="Skip the check").click()
-    expect(page.locator("#job-name")).to_have_text(name)
-    expect(page.locator("#preflight-panel")).to_have_count(0)
+    error.get_by_role("link", name="Change the settings").click()
+    expect(line).to_contain_text("Line 3: ZeroDivisionError")
+    expect(page.locator('[name="custom_network"]')).to_have_value(f"\n{BROKEN}")
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")
+    check_accessibility(page)
+    write_network(page, LINEAR)
+    expect(line).to_be_empty()
 
 
-class ByHand:
-    """Intercepts the form's requests: each one waits until the test answers it."""
-
-    def __init__(self, page: Page) -> None:
-        self._page = page
-        self.visualizing = self._held("**/models/visualize-network")
-        self.checking = self._held("**/models/preflight")
-        self.created = self._held("**/models/images/classification.json")
-
-    def _held(self, address: str) -> list[Route]:
-        held: list[Route] = []
-        self._page.route(address, lambda route: held.append(route))
-        return held
-
-    def wait_for(self, held: list[Route], count: int) -> Route:
-        """Return the last of exactly ``count`` requests."""
-        for _ in range(1000):
-            if len(held) >= count:
-                break
-            self._page.wait_for_timeout(10)
-        assert len(held) == count
-        return held[-1]
-
-    def was_created_after(self, check: str) -> None:
-        """Return whether the form was submitted exactly once, with the ``id`` of this check."""
-        request = self.wait_for(self.created, 1).request
-        assert re.findall(r'name="preflight"\r\n\r\n(.*)\r\n', request.post_data or "") == [check]
-
-
-def passed(number: int, kind: str = "good") -> dict[str, Any]:
-    """Return the server's response to the check with this index."""
-    return {"id": f"preview-{number}", "result": {"verdict": f"Loss {number}", "verdict_level": kind}}
-
-
-@pytest.fixture
-def by_hand(page: Page, dataset: dict[str, Any]) -> ByHand:
-    answering = ByHand(page)
+@pytest.mark.tensorflow
+def test_the_warnings_of_a_training_lead_back_to_the_form(page: Page, dataset):
     page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
     customize(page)
-    return answering
-
-
-def test_create_uses_the_result_of_a_running_check(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Check").click()
-    check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_label("Name", exact=True).fill("A check does not ask for it")
-    page.get_by_role("button", name="Train", exact=True).click()
-    expect(page.locator("#create-status")).to_have_text("Checking one training step first…")
-    expect(page.get_by_role("button", name="Train", exact=True)).to_be_disabled()
-    check.fulfill(json=passed(1))
-    by_hand.was_created_after("preview-1")
-    assert len(by_hand.checking) == 1
-
-
-def test_create_uses_the_result_of_the_previous_check(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Check").click()
-    by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1))
-    expect(page.locator("#visualize-result")).to_contain_text("Loss 1")
-    page.get_by_role("button", name="Train", exact=True).click()
-    by_hand.was_created_after("preview-1")
-    assert len(by_hand.checking) == 1
-
-
-def test_create_shows_the_error_of_a_running_check(page: Page, page_faults, by_hand: ByHand):
-    page_faults.allow(r"/models/preflight$")
-    page.get_by_role("button", name="Check").click()
-    check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Train", exact=True).click()
-    check.fulfill(status=400, json={"error": {"message": "Too large"}})
-    expect(page.get_by_role("button", name="Train", exact=True)).to_be_enabled()
-    expect(page.locator("#visualize-result [role=alert]")).to_contain_text("Too large")
-    expect(page.locator("#create-status")).to_have_text("")
-    assert len(by_hand.checking) == 1
-    page.get_by_role("button", name="Train", exact=True).click()  # more memory may be free now
-    by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "bad"))
-    expect(page.locator("#train-result")).to_contain_text("Loss 2")
-    page.get_by_role("button", name="Train anyway").click()
-    by_hand.was_created_after("preview-2")
-
-
-def test_warnings_are_shown_with_remedies_before_the_training(page: Page, by_hand: ByHand):
-    train = page.get_by_role("button", name="Train", exact=True)
-    result = passed(1, "large") | {"remedies": [{"words": "Train 3 epochs", "fields": {"train_epochs": "3"}}]}
-    train.click()
-    by_hand.wait_for(by_hand.checking, 1).fulfill(json=result)
-    warning = page.locator("#train-result")
-    expect(warning).to_contain_text("Loss 1")
-    expect(warning.get_by_role("button")).to_have_text(["Train 3 epochs", "Train anyway"])
-    expect(warning).to_be_focused()
+    page.get_by_role("radio", name="Custom", exact=True).check()
+    page.get_by_label("Epochs", exact=True).fill("100000")
+    write_network(page, LINEAR.replace("/ 100.0", "* 10.0"))
+    start_training(page)
+    warnings = page.locator("#job-warnings")
+    expect(warnings).to_contain_text("far above the chance level", timeout=STEP_MILLISECONDS)
     check_accessibility(page)
-    warning.get_by_role("button", name="Train 3 epochs").click()
-    by_hand.was_created_after("")  # fewer epochs need no other check
-    assert len(by_hand.checking) == 1
-    assert re.search(r'name="train_epochs"\s+3\s', by_hand.created[0].request.post_data or "")
+    warnings.get_by_role("button", name="Abort and change the settings").click()
+    page.get_by_role("dialog").get_by_role("button", name="Abort", exact=True).click()
+    expect(page).to_have_url(re.compile(f"{NEW_MODEL}.*clone="))
+    expect(page.get_by_label("Epochs", exact=True)).to_have_value("100000")
 
 
-def test_the_recommendation_is_offered_against_warnings_and_trained_after_a_check(
-    page: Page, by_hand: ByHand
-):
-    page.get_by_label("Epochs", exact=True).fill("7")
-    page.get_by_role("button", name="Train", exact=True).click()
-    by_hand.wait_for(by_hand.checking, 1).fulfill(json=passed(1, "large"))
-    warning = page.locator("#train-result")
-    buttons = ["Train ResNet-32 from scratch instead", "Train anyway"]
-    expect(warning.get_by_role("button")).to_have_text(buttons)
-    warning.get_by_role("button", name=buttons[0]).click()
-    by_hand.wait_for(by_hand.checking, 2).fulfill(json=passed(2, "large"))
-    assert not by_hand.created
-    warning.get_by_role("button", name="Train anyway").click()
-    by_hand.was_created_after("preview-2")
-
-
-def test_changes_made_during_a_check_are_checked_as_well(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Train", exact=True).click()
-    first = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_label("Epochs", exact=True).fill("7")
-    first.fulfill(json=passed(1))
-    second = by_hand.wait_for(by_hand.checking, 2)
-    assert re.search(r'name="train_epochs"\s+7\s', second.request.post_data or "")
-    assert not by_hand.created
-    second.fulfill(json=passed(2))
-    by_hand.was_created_after("preview-2")
-
-
-def test_a_model_created_without_a_check_is_created_once(page: Page, by_hand: ByHand):
-    page.get_by_role("button", name="Train", exact=True).click()
-    check = by_hand.wait_for(by_hand.checking, 1)
-    page.get_by_role("button", name="Skip the check").click()
-    by_hand.was_created_after("")
-    check.fulfill(json=passed(1))
-    expect(page.locator("#train-result")).to_contain_text("Loss 1")
-    page.wait_for_timeout(100)
-    by_hand.was_created_after("")
+def test_a_training_does_not_wait_for_a_check(page: Page, dataset):
+    held: list[Route] = []
+    page.route("**/models/preflight", lambda route: held.append(route))
+    page.goto(f"{NEW_MODEL}?dataset={dataset['id']}")
+    customize(page)
+    page.get_by_role("button", name="Check").click()
+    expect(page.locator("#visualize-result")).to_contain_text("Running one step…")
+    start_training(page)
+    assert len(held) == 1

@@ -1,43 +1,10 @@
-"""The result of a preflight, stored in the folder of the training it checked."""
+"""The result of a preflight as text, and the name of the picture of its first batch, as of each training's."""
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
-from digits.core.files import UnreadableFile, read_bytes, read_json, write_bytes, write_json
-from digits.core.schema import JsonObject
-
-RESULT_FILE = "preflight.json"
 PICTURE_FILE = "batch.png"
-
-
-class SavedResult(TypedDict):
-    """The outcome of a preflight: its ``result`` as JSON, and its warnings."""
-
-    result: JsonObject
-    warnings: list[str]
-
-
-def save(folder: Path, result: dict[str, Any], warnings: list[str]) -> None:
-    """Save the result and the warnings of the preflight in ``folder``; ``result`` must be JSON."""
-    write_json(folder / RESULT_FILE, {"result": result, "warnings": warnings})
-
-
-def copy_to_job(folder: Path, job_folder: Path) -> None:
-    """Copy the result of the preflight in ``folder`` to the training's ``job_folder``."""
-    for name in (RESULT_FILE, PICTURE_FILE):
-        with contextlib.suppress(UnreadableFile):
-            write_bytes(job_folder / name, read_bytes(folder / name, below=folder))
-
-
-def load(job_folder: Path) -> SavedResult | None:
-    """Return the result of the preflight of this training; None if there is none."""
-    try:
-        return read_json(job_folder / RESULT_FILE, SavedResult)
-    except UnreadableFile:
-        return None
 
 
 def format_lines(result: dict[str, Any]) -> list[str]:

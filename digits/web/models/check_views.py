@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from flask import Blueprint, Response, jsonify, make_response, request, url_for
 from werkzeug.wrappers import Response as AnyResponse
 
@@ -11,7 +9,7 @@ from digits.core import events
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.events import for_browser
 from digits.core.model_job import ModelJob
-from digits.core.recipe import ObtainWeights, Preflight, Train
+from digits.core.recipe import ObtainWeights, Preflight
 from digits.core.results import preflight_result as preflights
 from digits.data.models.pretrained_catalog import CATALOG
 from digits.kinds.forms.request_fields import flag
@@ -29,7 +27,6 @@ from digits.web.resources.networks import (
     Diagnostics,
     NetworkSource,
     ObtainedWeights,
-    Remedy,
     Schedule,
     ScheduleColumns,
 )
@@ -39,9 +36,6 @@ from digits.web.responses.representation import respond_invalid, returns
 from digits.web.services import require_tensorflow, services
 
 blueprint = Blueprint("model_checks", __name__)
-
-# A shorter training is offered for one that takes longer than this.
-LONG_SECONDS = 30 * 60
 
 
 @blueprint.post("/models/lint")
@@ -107,10 +101,9 @@ def preflight() -> AnyResponse:
     if dataset.manifest() is None:
         raise NotReady(f"The dataset “{dataset.name}” is not done yet.", "Check again as soon as it is.")
     _, size, rate = max(form.sweep(), key=lambda run: run[1] or 0)  # the one that requires the most memory
-    training = submission.recipe(dataset, size, rate)
     preview = services().short_tasks.preflight(
         submission.text,
-        Preflight.of(training, eager=flag(request.form, "eager")),
+        Preflight.of(submission.recipe(dataset, size, rate), eager=flag(request.form, "eager")),
         submission.devices,
         request.form.get("watch", ""),
         submission.network_folder(submission.text),
@@ -120,14 +113,12 @@ def preflight() -> AnyResponse:
     result = for_browser(preview.state.result)
     if form.method.data != "custom":  # the advice is about source code that the user did not write
         result["advice"] = ""
-    preflights.save(preview.folder, result, preview.state.warnings)
     checked = describe(
         CheckedTraining,
         preview,
         result=result,
         loaded_weights=events.facts(preview.state.loaded_weights),
         warnings=preview.state.warnings,
-        remedies=_remedies(result, training),
         batch_url=url_for("model_checks.preflight_picture", preview_id=preview.id),
     )
     return jsonify(checked)
@@ -167,17 +158,6 @@ def preflight_picture(preview_id: str) -> Response:
     if folder is None:
         raise NotFound("This picture no longer exists.")
     return send_job_file(folder, preflights.PICTURE_FILE, "image/png")
-
-
-def _remedies(result: dict[str, Any], training: Train) -> list[Remedy]:
-    """Return changes of the form that shorten a training that takes long."""
-    seconds, heads = result.get("seconds_total"), training.fine_tune.head_epochs if training.fine_tune else 0
-    found = []
-    if result["verdict_level"] != "good" and seconds and seconds > LONG_SECONDS:
-        epochs = int(training.epochs * LONG_SECONDS / seconds)
-        if epochs > heads:
-            found.append(Remedy(f"Train {epochs} epochs instead", {"train_epochs": str(epochs)}))
-    return found
 
 
 def _preview_failed(preview: ShortTaskResult) -> AnyResponse:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from flask import url_for
 
 from digits.core.errors import BadRequest, NotAllowed
 from digits.core.model_job import ModelJob, epoch_label
-from digits.core.recipe import MAX_EPOCHS, Train
+from digits.core.recipe import DEFAULT_BATCH_SIZE, MAX_EPOCHS, Train
 from digits.core.schedules import TITLES, Fixed
 from digits.core.status import Status
 from digits.kinds.jobs import DatasetJob
@@ -73,20 +75,40 @@ def epochs_of_request(job: ModelJob) -> float | None:
     return epochs
 
 
-def lower_rate(job: ModelJob) -> dict[str, str] | None:
-    """Return the ``url`` and the ``label`` of a clone with a lower learning rate if that is the remedy of a failure.
+class WayBack(NamedTuple):
+    """A link to the form with the settings of a training, and those that its failure suggests.
 
-    It is a tenth of the present one, or that of the standard network if this is lower.
+    It ``replaces`` Resume if these settings are sure to fail again.
     """
-    factor = float(job.failure.remedy.get("rate_factor", 0)) if job.failure else 0.0
-    if not factor:
+
+    label: str
+    url: str
+    replaces: bool
+
+
+def way_back(job: ModelJob) -> WayBack | None:
+    """Return the way to change the settings of a training that runs or has failed; None for another one.
+
+    A lower learning rate is a tenth of the present one, or that of the standard network if this is lower.
+    """
+    if job.is_imported or not (job.status.is_running or job.failure):
         return None
-    label = "Clone with the rate divided by ten"
-    rate, network = job.recipe.solver.learning_rate, of_model(job)
-    if network and 0 < (own := float(network.values.get("learning_rate", 0))) < factor * rate:
-        label, factor = f"Clone with the network’s own rate, {own:g}", own / rate
-    url = url_for("model_form.new", kind=kind_of(job), clone=job.id, rate_factor=f"{factor:.6g}")
-    return {"label": label, "url": url}
+    label, changes = "Change the settings", {}
+    remedy = job.failure.remedy if job.failure else {}
+    if factor := float(remedy.get("rate_factor", 0)):
+        label = "Clone with the rate divided by ten"
+        rate, network = job.recipe.solver.learning_rate, of_model(job)
+        if network and 0 < (own := float(network.values.get("learning_rate", 0))) < factor * rate:
+            label, factor = f"Clone with the network’s own rate, {own:g}", own / rate
+        changes = {"rate_factor": f"{factor:.6g}"}
+    elif (
+        size := int((job.recipe.batch_size or DEFAULT_BATCH_SIZE) * float(remedy.get("batch_factor", 0)))
+    ) > 0:
+        label, changes = f"Clone with batch size {size}", {"batch_size": str(size)}
+    elif "numerics_checks" in remedy:
+        label, changes = "Clone with Detect NaN/Inf", {"numerics_checks": remedy["numerics_checks"]}
+    url = url_for("model_form.new", kind=kind_of(job), clone=job.id, **changes)
+    return WayBack(label, url, bool(changes) or bool(job.failure and job.failure.line))
 
 
 def schedule_note(recipe: Train) -> str:

@@ -25,13 +25,20 @@ blueprint = Blueprint("model_form", __name__)
 
 @blueprint.get("/models/<kind:kind>/new")
 def new(kind: Kind) -> str:
-    """Render the form. A ``clone`` has another model's settings, with its rates multiplied by ``rate_factor``."""
+    """Render the form. A ``clone`` has another model's settings, with its rates multiplied by ``rate_factor``.
+
+    It may have another ``batch_size``, and ``numerics_checks``.
+    """
     submission = Submission()
     form = submission.form
     form.dataset.data = request.args.get("dataset") or newest_dataset(kind) or form.dataset.data
     if clone := request.args.get("clone"):
         submission.copy(clone)
         form.model_name.data = next_name(form.model_name.data)
+        others = {
+            name: request.args[name] for name in ("batch_size", "numerics_checks") if name in request.args
+        }
+        network_settings.apply(others, form)
         if "rate_factor" in request.args:
             form.scale_rates(factor := positive(request.args, "rate_factor"))
             submission.source = f"{submission.source[:-1]}, and {factor:g} times its learning rates."

@@ -16,7 +16,7 @@ from digits.core.files import UnreadableFile, write_bytes
 from digits.core.job import DeviceRequest
 from digits.core.model_job import ModelJob, request_devices
 from digits.core.recipe import Train
-from digits.core.results import preflight_result as preflights
+from digits.core.task import Failure
 from digits.data.models.pretrained_catalog import PREFIX
 from digits.kinds import kind_named
 from digits.kinds.advice.recommendation import (
@@ -61,6 +61,8 @@ class Submission:
         self.own = [name for name in self.sent.get("own", "").split(",") if name]
         # Where the settings come from, in a sentence, if not from the recommendation.
         self.source = self.sent.get("source", "")
+        # Why the training whose settings these are failed.
+        self.failure: Failure | None = None
         self.text = ""
         self.weights: str | None = None
         self.recommendation: Settings | None = None
@@ -149,7 +151,7 @@ class Submission:
             form.set(method="standard", standard_networks=standard.id, initial_weights="file")
         else:
             form.set(method="custom", previous_networks=job.id)
-        self.own = [EVERYTHING]
+        self.own, self.failure = [EVERYTHING], job.failure
         self.source = f"With the settings of “{job.name}”."
         offer_datasets(form)
 
@@ -403,9 +405,6 @@ class Submission:
                 )
                 for name, size, rate in form.sweep()
             ]
-            checked = services().short_tasks.folder(self.sent.get("preflight", ""))
-            if checked and len(jobs) == 1:
-                preflights.copy_to_job(checked, jobs[0].folder)
             services().scheduler.submit(*jobs)
         return jobs
 

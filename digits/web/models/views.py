@@ -145,7 +145,7 @@ def trace() -> Response:
 
 @blueprint.get("/models/<job_id>/batch.png")
 def first_batch(job_id: str) -> Response:
-    """Return a picture of the first batch as the network's input, if a preflight ran before the training."""
+    """Return a picture of the first batch as the network's input, once the training has taken a step."""
     return send_job_file(_model(job_id).folder, preflights.PICTURE_FILE, "image/png")
 
 

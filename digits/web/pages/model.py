@@ -36,7 +36,7 @@ def show(job_id: str) -> str:
     kind, manifest = serializers.kind_of(job), serializers.manifest_of(job)
     views = views_of(kind)
     network, network_problem = models.network_text(job)
-    preflight, snapshots = preflight_result.load(job.folder), models.snapshots(job)
+    snapshots = models.snapshots(job)
     return render_in_turns(  # there may be thousands of layers
         "model.html",
         **serializers.page(job),
@@ -53,16 +53,14 @@ def show(job_id: str) -> str:
         network=network,
         network_problem=network_problem,
         loaded_weights=events.facts(training.loaded_weights),
-        preflight={**preflight, "batch_url": url_for("models.first_batch", job_id=job.id)}
-        if preflight
-        else None,
+        has_first_batch=(job.folder / preflight_result.PICTURE_FILE).exists(),
         epochs=None if job.is_imported else job.recipe.epochs,
         settings=settings_of(job, manifest),
         environment=models.environment(job, manifest),
         devices=device_names(task.devices),
         step_traces=models.step_traces_of(job),
         tensorboard_url=url_for("tensorboard.proxy", job_id=job.id),
-        lower_rate=continuing.lower_rate(job),
+        way_back=continuing.way_back(job),
         can_continue=continuing.can_continue(job),
         schedule_note=continuing.schedule_note(job.recipe),
         result=model_result.panel(job),

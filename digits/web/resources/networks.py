@@ -33,13 +33,6 @@ class BuiltNetwork(Struct):
     ok: bool = True
 
 
-class Remedy(Struct):
-    """A change of the form that a button with these ``words`` makes, as texts by field."""
-
-    words: str
-    fields: dict[str, str]
-
-
 class CheckedTraining(Struct):
     """The result of the check of a training, with the URL of a picture of its first batch."""
 
@@ -47,7 +40,6 @@ class CheckedTraining(Struct):
     result: JsonObject
     loaded_weights: JsonObject | None
     warnings: list[str]
-    remedies: list[Remedy]
     batch_url: str
     seconds: float
     ok: bool = True

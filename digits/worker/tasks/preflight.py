@@ -8,13 +8,11 @@ description.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import resource
 import secrets
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +21,18 @@ import keras
 import msgspec
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, InputPrepared, Progressed, Warned, for_browser
 from digits.core.results.preflight_result import PICTURE_FILE
-from digits.data.images import images
-from digits.worker.input import display, memory
+from digits.worker.input import memory
 from digits.worker.input.preparation import Chunk
-from digits.worker.input.target_tensors import tensors_of
-from digits.worker.training.loop import network_checks, setup
+from digits.worker.training.loop import assessment, network_checks, setup
 from digits.worker.training.loop.resources import Resources
 from digits.worker.training.loop.setup import Steps
 from digits.worker.training.loop.tensorboard_log import TensorBoardLog
-from digits.worker.training.step import device_config, eager, numerics, step_function
+from digits.worker.training.step import device_config, eager, numerics
 from digits.worker.training.step.training_step import CROSS_ENTROPY, Traced, TrainingStep
-
-# The maximum number of images in the picture of the batch, and their size in pixels.
-MAX_IMAGES = 64
-COLUMNS = 8
-SMALLEST_SIDE, LARGEST_SIDE = 48, 160
-GAP = 2
 
 # Time to repeat steps for measuring their duration, in seconds.
 MEASURED_SECONDS = 0.5
@@ -54,17 +43,6 @@ BATCHES_READ = 3
 EAGER_STEPS = 3
 # Longer printed text is only in the log.
 MAX_CHARACTERS = 20_000
-
-# Expected range of the initial cross-entropy, as multiples of the chance level.
-USUAL = (0.5, 2.0)
-# Normalized activations are large for any input; the weights adapt within a few steps.
-USUAL_WITH_NORMALIZATION = (0.5, 10.0)
-
-# A network with more parameters per training image memorizes the images.
-MANY_PARAMETERS_PER_IMAGE = 10_000
-# The message names a variable with more than this fraction of the parameters.
-LARGE_PART = 0.5
-LONG_SECONDS = 30 * 60
 
 
 def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -92,116 +70,6 @@ def run(recipe: recipes.Preflight, task_folder: Path, events: EventLog) -> dict[
     return preflight.result(steps)
 
 
-@dataclass(frozen=True)
-class Start:
-    """The first training step, before the first weight update.
-
-    ``cross_entropy`` is over the classes, or None for a loss without classification. With
-    ``has_normalization``, the scale of the input is irrelevant. With ``has_places``, targets are in the image, such as
-    boxes and masks: each of its parts is an example.
-    """
-
-    loss: float
-    cross_entropy: float | None = None
-    classes: int = 0
-    has_weights: bool = False
-    has_normalization: bool = False
-    has_places: bool = False
-
-    @property
-    def chance(self) -> float | None:
-        """The cross-entropy of a network that gives all classes the same probability."""
-        return None if self.cross_entropy is None else math.log(self.classes)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The cost of a training: ``seconds``, trained ``parameters``, and name and size of the ``largest`` variable."""
-
-    seconds: float
-    images: int
-    parameters: int
-    largest: tuple[str, int] = ("", 0)
-
-    @property
-    def parameters_per_image(self) -> float:
-        return self.parameters / self.images
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """Whether the training is worth starting.
-
-    ``level`` is the most serious finding: ``bad`` (the loss is not finite), ``high`` or ``low`` (the cross-entropy
-    is far from the chance level), ``large`` (too many parameters for the images), ``long``, ``unknown`` or ``good``.
-    The ``advice`` is what to change in the source code of the network, as sentences.
-    """
-
-    level: str
-    message: str
-    advice: str = ""
-
-
-def verdict(start: Start, cost: Cost) -> Verdict:
-    """Assess a training by its first step and its total cost."""
-    verdicts = [_of_loss(start)]
-    is_large = cost.parameters_per_image > MANY_PARAMETERS_PER_IMAGE
-    if is_large and not start.has_weights and not start.has_places:
-        verdicts.append(_too_large(cost))
-    if cost.seconds > LONG_SECONDS:
-        verdicts.append(Verdict("long", f"Training will take about {humanize.naturaldelta(cost.seconds)}."))
-    # From the most serious level on. Good or unknown results are omitted beside warnings.
-    said = [item for item in verdicts if item.level not in ("unknown", "good")] or verdicts[:1]
-    advice = " ".join(item.advice for item in said if item.advice)
-    return Verdict(said[0].level, " ".join(item.message for item in said), advice)
-
-
-def _of_loss(start: Start) -> Verdict:
-    entropy, chance = start.cross_entropy, start.chance
-    if not math.isfinite(start.loss):
-        return Verdict("bad", "The loss is NaN or infinite: training would stop immediately.")
-    if entropy is None or chance is None:
-        return Verdict(
-            "unknown", "The loss is finite. It is not a classification loss, so it has no chance level."
-        )
-    if start.has_weights:
-        return Verdict("unknown", "The loss is finite. The weights come from an earlier training.")
-    usual = USUAL_WITH_NORMALIZATION if start.has_normalization else USUAL
-    low, high = (chance * limit for limit in usual)
-    if entropy > high:
-        return Verdict(
-            "high",
-            "The cross-entropy starts far above the chance level: the first outputs are too large.",
-            "Initialize the last layer with smaller weights."
-            if start.has_normalization
-            else "Scale the input down (pixels go up to 255) or initialize the layers with smaller weights.",
-        )
-    if entropy < low:
-        return Verdict(
-            "low",
-            "The cross-entropy starts far below the chance level.",
-            "Check whether the network computes its output from the labels.",
-        )
-    if entropy > chance * USUAL[1]:
-        return Verdict(
-            "good",
-            "The cross-entropy starts above the chance level, as is usual with normalized activations.",
-        )
-    return Verdict("good", "The cross-entropy starts near the chance level.")
-
-
-def _too_large(cost: Cost) -> Verdict:
-    name, size = cost.largest
-    is_in_one = size > LARGE_PART * cost.parameters
-    where = f", {size:,} of them in {name}" if is_in_one else ""
-    return Verdict(
-        "large",
-        f"The network has {cost.parameters:,} parameters{where}, but only {cost.images:,} training images "
-        f"({cost.parameters_per_image:,.0f} per image): it will memorize the images.",
-        "Add pooling before this layer." if is_in_one else "Use fewer layers or filters.",
-    )
-
-
 class _Preflight:
     """Runs and measures the first steps of a training with ``resources``."""
 
@@ -217,7 +85,9 @@ class _Preflight:
         self._read(BATCHES_READ)
         seconds_reading = (time.perf_counter() - began) / BATCHES_READ
         validation, seconds_validating = self._validate(steps)
-        notes = self._write_picture(training.step, chunk, training.is_compiled)
+        notes = assessment.write_picture(
+            self._resources, training.step, chunk, is_compiled=training.is_compiled
+        )
         first, first_seconds = _take_step(steps, chunk, 0)
         seconds = _measure(steps, chunk)
         if steps.writes_pictures or self._resources.measures_updates:
@@ -249,7 +119,7 @@ class _Preflight:
         resources = self._resources
         step, rate = setup.eager_step(resources), setup.learning_rate(resources)
         chunks = self._read(min(EAGER_STEPS, resources.timeline.total_steps))
-        notes = self._write_picture(step, chunks[0], is_compiled=False)
+        notes = assessment.write_picture(resources, step, chunks[0], is_compiled=False)
         if self._recipe.weights:  # they are loaded into the variables that the network creates
             resources.load_weights(eager.run(step, chunks[0], 0.0, 0, changes_weights=False).traced)
         losses, printed = [], ""
@@ -279,20 +149,10 @@ class _Preflight:
         return for_browser(result)
 
     def _assess(self, traced: Traced, first: dict[str, float], seconds_total: float) -> dict[str, Any]:
-        """The loss of the ``first`` training step, and its assessment.
-
-        The validation loss is unsuitable: before a training, batch normalization has no meaningful averages.
-        """
-        start = Start(
-            first["loss"],
-            first.get(CROSS_ENTROPY),
-            len(self._data.manifest.target.labels),
-            bool(self._recipe.weights),
-            traced.label_flow.has_normalization,
-            tensors_of(self._data.manifest.target).in_image,
-        )
-        cost = self._cost(traced, seconds_total)
-        judged = verdict(start, cost)
+        """The loss of the ``first`` training step, and its assessment."""
+        start = assessment.start_of(self._resources, traced, first)
+        cost = assessment.cost_of(self._resources, traced, seconds_total)
+        judged = assessment.verdict(start, cost)
         return {
             "loss": start.loss,
             "cross_entropy": start.cross_entropy,
@@ -302,15 +162,6 @@ class _Preflight:
             "verdict_level": judged.level,
             "advice": judged.advice,
         }
-
-    def _cost(self, traced: Traced, seconds_total: float) -> Cost:
-        sizes = {
-            name: item.shape.num_elements()
-            for name, item in self._resources.store.variables.items()
-            if name in traced.trained
-        }
-        largest = max(sizes.items(), key=lambda item: item[1], default=("", 0))
-        return Cost(seconds_total, len(self._data.train), sum(sizes.values()), largest)
 
     def _durations(
         self, computing: float, reading: float, first: float, validating: float | None, saved: float
@@ -367,10 +218,7 @@ class _Preflight:
     # Steps
 
     def _read(self, batches: int) -> list[Chunk]:
-        """Read the first batches of the training."""
-        order = itertools.islice(self._data.order(self._resources.seed), batches)
-        with contextlib.closing(self._data.train.stream(order)) as feed:
-            return [feed.take(1) for _ in range(batches)]
+        return assessment.read(self._data, self._resources.seed, batches)
 
     def _validate(self, steps: Steps) -> tuple[dict[str, float] | None, float | None]:
         """The metrics of the first validation batch, and the seconds that a whole validation would take."""
@@ -404,22 +252,6 @@ class _Preflight:
         devices = tf.config.list_logical_devices("GPU")
         return max(tf.config.experimental.get_memory_info(device.name)["peak"] for device in devices)
 
-    # The picture
-
-    def _write_picture(self, step: TrainingStep, chunk: Chunk, is_compiled: bool) -> list[dict[str, Any]]:
-        """Write the picture of a batch; return the description of each image."""
-        x, targets = step_function.seen(step, chunk, is_compiled)
-        pixels = display.as_pixels(x[:MAX_IMAGES], self._data.preparation)
-        target = self._data.manifest.target
-        if pixels.shape[3] in (1, 3):
-            pixels = np.stack([target.paint(*pair) for pair in zip(pixels, targets["y"], strict=False)])
-        picture = images.encode(contact_sheet(pixels), "png")
-        (self._resources.job_folder / PICTURE_FILE).write_bytes(picture)
-        return [
-            display.describe({name: values[index] for name, values in targets.items()}, target)
-            for index in range(len(pixels))
-        ]
-
 
 def _take_step(steps: Steps, chunk: Chunk, step: int) -> tuple[dict[str, float], float]:
     """Run the training step after ``step`` steps; return its metrics and its duration in seconds."""
@@ -444,20 +276,3 @@ def _input(prepared: InputPrepared) -> dict[str, Any]:
     budget, free = humanize.naturalsize(prepared.budget_bytes), humanize.naturalsize(prepared.free_bytes)
     reason = f"limit {budget} of {free} free {prepared.place}"
     return {"how": prepared.how, "records": prepared.records, "bytes": prepared.bytes, "reason": reason}
-
-
-def contact_sheet(pixels: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Arrange images [N, H, W, C] in rows on white."""
-    height, width, channels = pixels.shape[1:]
-    if channels not in (1, 3):
-        pixels = images.side_by_side(pixels)
-        width, channels = pixels.shape[2:]
-    larger = max(height, width)
-    if larger < SMALLEST_SIDE:
-        factor = -(-SMALLEST_SIDE // larger)
-        pixels = pixels.repeat(factor, axis=1).repeat(factor, axis=2)
-    elif larger > LARGEST_SIDE:
-        scale = LARGEST_SIDE / larger
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        pixels = np.stack([images.resize(image, *size, "squash") for image in pixels])
-    return images.arrange(pixels, min(COLUMNS, len(pixels)), GAP)

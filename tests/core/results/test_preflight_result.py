@@ -1,37 +1,8 @@
-"""Preflight results in the folder of a training."""
+"""Results of a preflight as text."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from digits.core.results import preflight_result
-
-
-def test_a_result_is_saved_and_loaded(tmp_path: Path) -> None:
-    step, job = tmp_path / "step", tmp_path / "job"
-    for folder in (step, job):
-        folder.mkdir()
-    preflight_result.save(step, {"loss": 2.3, "chance_loss": None}, ["a warning"])
-    (step / preflight_result.PICTURE_FILE).write_bytes(b"pixels")
-    preflight_result.copy_to_job(step, job)
-    assert preflight_result.load(job) == {
-        "result": {"loss": 2.3, "chance_loss": None},
-        "warnings": ["a warning"],
-    }
-    assert (job / preflight_result.PICTURE_FILE).read_bytes() == b"pixels"
-
-
-def test_an_empty_result_is_not_saved(tmp_path: Path) -> None:
-    preflight_result.copy_to_job(tmp_path / "forgotten", tmp_path)
-    assert preflight_result.load(tmp_path) is None
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"result": 3}'])
-def test_a_damaged_file_is_ignored(tmp_path: Path, text: str) -> None:
-    (tmp_path / preflight_result.RESULT_FILE).write_text(text)
-    assert preflight_result.load(tmp_path) is None
 
 
 def test_terminal_output() -> None:

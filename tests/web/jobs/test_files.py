@@ -159,7 +159,7 @@ def test_only_regular_files_can_be_downloaded(
 
 @pytest.mark.parametrize("place", PLACED)
 def test_other_files_are_not_sent_either(site: Site, model: Job, outside: Path, place: Place) -> None:
-    for name in ("batch.png", "train/output.log", "train/events.jsonl", "preflight.json", "snapshots.jsonl"):
+    for name in ("batch.png", "train/output.log", "train/events.jsonl", "snapshots.jsonl"):
         put(place, model.folder / name, outside)
         (model.folder / "other").unlink(missing_ok=True)
         (model.folder / "train" / "other").unlink(missing_ok=True)

@@ -8,6 +8,7 @@ import json
 import math
 import re
 import zipfile
+from html import escape
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from digits.core import events
 from digits.core.job import Job
 from digits.core.model_job import ModelJob
 from digits.core.recipe import EarlyStopping, Solver, Train
-from digits.core.results import preflight_result
 from digits.core.resume_point import ResumePoint, discard
 from digits.core.schedules import OneCycle, from_settings
 from digits.core.status import Status
@@ -464,6 +464,47 @@ def test_a_training_that_diverged_offers_a_clone_with_a_lower_rate(site: Site, d
     assert f'{address}1e-05">' in page and "Clone with the network’s own rate, 0.01" in page
 
 
+@pytest.mark.parametrize(
+    ("remedy", "label", "changes", "field"),
+    [
+        (
+            {"batch_factor": "0.5"},
+            "Clone with batch size 3",
+            "batch_size=3",
+            r'name="batch_size"[^>]*value="3"',
+        ),
+        (
+            {"numerics_checks": "true"},
+            "Clone with Detect NaN/Inf",
+            "numerics_checks=true",
+            r'(?=[^>]*name="numerics_checks")[^>]*checked',
+        ),
+        ({}, "Change the settings", "", r'name="batch_size"[^>]*value="6"'),
+    ],
+)
+def test_a_failed_training_leads_back_to_its_form(
+    site: Site, dataset: str, remedy: dict[str, str], label: str, changes: str, field: str
+) -> None:
+    job = site.services.store.get(site.finished_model(dataset), ModelJob)
+    job.recipe.batch_size = 6
+    job.tasks[0].failure = Failure("It failed.", remedy=remedy)
+    address = f"/models/images/classification/new?clone={job.id}"
+    page = site.get(f"/models/{job.id}").text
+    link = f"{address}&amp;{changes}" if changes else address
+    assert re.search(f'href="{re.escape(link)}">.*{label}', page)
+    assert re.search(field, site.get(f"{address}&{changes}").text)
+    job.recipe.batch_size = 1  # cannot be smaller
+    assert "Clone with batch size" not in site.get(f"/models/{job.id}").text
+
+
+def test_the_form_of_a_failed_training_marks_the_line(site: Site, dataset: str) -> None:
+    job_id = create(site, dataset, WRONG_SHAPE).get_json()["id"]
+    assert site.wait_for_end(job_id) == "Error"
+    failure = site.json(f"/models/{job_id}.json")["tasks"][0]["failure"]
+    form = site.get(f"/clone/{job_id}", follow_redirects=True).text
+    assert f'data-line="{failure["line"]}"' in form and escape(failure["message"]) in form
+
+
 def test_all_pages_of_a_model_whose_network_is_missing_are_shown(site: Site, dataset: str) -> None:
     job = site.services.store.get(site.finished_model(dataset), ModelJob)
     job.tasks[0].failure = Failure("The loss became infinite.", remedy={"rate_factor": "0.1"})
@@ -763,16 +804,16 @@ def test_visualize_requires_a_dataset_and_a_network(
     assert words in answer.get_json()["error"]["message"]
 
 
-def test_the_check_result_is_stored_with_the_training(site: Site, dataset: str) -> None:
-    checked = create(site, dataset, path=PREFLIGHT, batch_size="2, 6").get_json()
+def test_a_check_and_a_training_draw_the_same_first_batch(site: Site, dataset: str) -> None:
+    checked = create(site, dataset, path=PREFLIGHT, batch_size="2, 6", random_seed=3).get_json()
     assert checked["result"]["batch_size"] == 6, "the largest batches need the most memory"
     assert checked["result"]["chance_loss"] == pytest.approx(math.log(3))
-    job_id = create(site, dataset, preflight=checked["id"], train_epochs=1).get_json()["id"]
-    assert "chance level" in site.get(f"/models/{job_id}").text
+    job_id = create(site, dataset, train_epochs=1, batch_size=6, random_seed=3).get_json()["id"]
+    assert site.wait_for_end(job_id) == "Done"
+    assert "Images of the first batch" in site.get(f"/models/{job_id}").text
     picture = site.get(f"/models/{job_id}/batch.png")
     assert picture.data == site.get(checked["batch_url"]).data
     assert picture.data.startswith(b"\x89PNG")
-    assert site.wait_for_end(job_id) == "Done"
 
 
 @pytest.mark.tensorflow
@@ -804,17 +845,6 @@ def test_an_eager_check_shows_printed_output(site: Site, dataset: str) -> None:
     assert len(result["losses"]) == 3
     reported = create(site, dataset, **fields).get_json()["error"]
     assert "numpy" in reported["message"], "not supported in a training"
-
-
-def test_a_model_can_be_created_with_an_unknown_check(site: Site, dataset: str) -> None:
-    other = site.services.store.folder / dataset
-    preflight_result.save(other, {"loss": 1.0}, [])
-    (other / preflight_result.PICTURE_FILE).write_bytes(b"pixels")
-    (site.services.folder / "previews").mkdir(exist_ok=True)
-    for name in ("preview-000000000000", "../../etc", f"../../{dataset}", ""):
-        job_id = create(site, dataset, preflight=name, train_epochs=1).get_json()["id"]
-        assert site.get(f"/models/{job_id}/batch.png").status_code == 404, name
-        site.post(f"/models/{job_id}/abort")
 
 
 def test_a_failed_check_queues_no_job(site: Site, dataset: str) -> None:

@@ -275,57 +275,6 @@ def test_the_smaller_last_validation_batch_is_checked(preflight: Any) -> None:
     assert outcome.code == 1 and "tf.split" in halves.splitlines()[outcome.failure.line - 1]
 
 
-@pytest.mark.parametrize(
-    ("start", "cost", "kind", "words"),
-    [
-        ({"cross_entropy": 2.3}, {}, "good", "near the chance level."),
-        ({}, {}, "unknown", "finite"),
-        ({"cross_entropy": 0.1}, {}, "low", "far below"),
-        ({"cross_entropy": 0.1, "has_weights": True}, {}, "unknown", "earlier training"),
-        ({"cross_entropy": 40.0}, {}, "high", "Scale the input down"),
-        ({"cross_entropy": 40.0, "has_normalization": True}, {}, "high", "last layer"),
-        ({"cross_entropy": 5.8, "has_normalization": True}, {}, "good", "as is usual with normalized"),
-        ({"loss": math.nan, "cross_entropy": math.nan, "has_weights": True}, {}, "bad", "NaN"),
-        ({"loss": math.inf}, {}, "bad", "infinite"),
-        ({"cross_entropy": 2.3}, {"seconds": 3300.0}, "long", "about 55 minutes."),
-        (
-            {"cross_entropy": 2.3},
-            {
-                "seconds": 3300.0,
-                "images": 675,
-                "parameters": 70_250_000,
-                "largest": ("model/fc1/weights", 70_000_000),
-            },
-            "large",
-            "70,000,000 of them in model/fc1/weights, but only 675 training images (104,074 per image)",
-        ),
-        (
-            {"cross_entropy": 2.3, "has_weights": True},
-            {"images": 675, "parameters": 70_250_000},
-            "unknown",
-            "earlier",
-        ),
-        ({"has_places": True}, {"images": 21, "parameters": 282_037}, "unknown", "The loss is finite."),
-        (
-            {"cross_entropy": 40.0},
-            {"images": 675, "parameters": 70_250_000},
-            "high",
-            "too large. The network",
-        ),
-    ],
-)
-def test_verdicts(
-    tensorflow: None, start: dict[str, Any], cost: dict[str, Any], kind: str, words: str
-) -> None:
-    from digits.worker.tasks import preflight
-
-    judged = preflight.verdict(
-        preflight.Start(**{"loss": 2.3, "classes": 10, **start}),
-        preflight.Cost(**{"seconds": 1700.0, "images": 1000, "parameters": 431_080, **cost}),
-    )
-    assert judged.level == kind and words in f"{judged.message} {judged.advice}", judged
-
-
 def test_a_nan_loss_is_a_verdict_not_an_error(preflight: Any) -> None:
     broken = networks.LINEAR.replace("return digits.", "return tf.math.log(-1.0) + digits.")
     found = result(preflight(broken))

@@ -42,10 +42,7 @@ _WEIGHTED = ("Conv2D", "DepthwiseConv2dNative", "Conv3D", "MatMul", "Einsum", "B
 
 
 def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
-    """Return warnings about the network after its first steps, on the batch of ``chunk``.
-
-    Changes moving averages and the state of the optimizer: no steps may follow.
-    """
+    """Return warnings about the network after its first steps, on the batch of ``chunk``."""
     images, labels = chunk.batch(0)
     images, labels = images[:MAX_IMAGES], labels[:MAX_IMAGES]
     x = resources.data.preparation(images)
@@ -53,7 +50,7 @@ def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
     return [
         *predictions,
         *_of_values(resources, steps, images, labels),
-        # Predictions by the statistics of the batch do not use them. Last, because some optimizers change weights.
+        # Predictions by the statistics of the batch do not use them.
         *(() if predictions else _of_averages(resources, steps, chunk)),
     ]
 
@@ -184,6 +181,25 @@ def _of_averages(resources: Resources, steps: Steps, chunk: Chunk) -> Iterator[s
     }
     if not averages:
         return
+    with resources.save_all():
+        slow = _slow_averages(resources, steps, chunk, averages)
+    if slow:
+        name = max(slow, key=lambda each: slow[each])
+        line = _line_of_variable(steps.shown.function.graph, averages[name])
+        usual = min(0.99, max(0.5, round(0.02 ** (1 / max(1, total)), 2)))
+        yield (
+            f"{_at(line)}moving averages such as {name} keep {slow[name]:.4g} of their value in each step, so after "
+            f"the {total:,} steps of this training, {100 * slow[name] ** total:.0f}% of them are still their initial "
+            "values: validation and predictions will be much worse than training. Lower the momentum (in slim: decay) "
+            f"to about {usual:g}, or train for more steps."
+        )
+
+
+def _slow_averages(
+    resources: Resources, steps: Steps, chunk: Chunk, averages: Mapping[str, tf.Variable]
+) -> dict[str, float]:
+    """Return what ``averages`` keep in each step, for those that are too slow."""
+    total = resources.timeline.total_steps
     for name, item in resources.optimizer.state.items():
         if "mom" in name:
             item.assign(tf.zeros_like(item))
@@ -195,22 +211,12 @@ def _of_averages(resources: Resources, steps: Steps, chunk: Chunk) -> Iterator[s
             steps.training.steps(chunk, [0.0], total)
         seen.append({name: item.numpy().astype(np.float64) for name, item in averages.items()})
     if not all(np.array_equal(before, item.numpy()) for before, item in zip(weights, trained, strict=False)):
-        return  # an optimizer that changes weights at the learning rate 0
-    slow = {
+        return {}  # an optimizer that changes weights at the learning rate 0
+    return {
         name: kept
         for name in averages
         if (kept := _kept_per_step(*(values[name] for values in seen))) is not None and kept**total > _KEPT
     }
-    if slow:
-        name = max(slow, key=lambda each: slow[each])
-        line = _line_of_variable(steps.shown.function.graph, averages[name])
-        usual = min(0.99, max(0.5, round(0.02 ** (1 / max(1, total)), 2)))
-        yield (
-            f"{_at(line)}moving averages such as {name} keep {slow[name]:.4g} of their value in each step, so after "
-            f"the {total:,} steps of this training, {100 * slow[name] ** total:.0f}% of them are still their initial "
-            "values: validation and predictions will be much worse than training. Lower the momentum (in slim: decay) "
-            f"to about {usual:g}, or train for more steps."
-        )
 
 
 def _kept_per_step(*values: NDArray[np.float64]) -> float | None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import keras
@@ -16,6 +19,8 @@ from digits.core.events import EventLog, Warned
 from digits.core.recipe import Solver
 from digits.core.splits import Split
 from digits.data.manifest import Manifest
+from digits.kinds.standard_networks import Network as StandardNetwork
+from digits.kinds.standard_networks import of_text
 from digits.worker import network_loader
 from digits.worker.compat.half_precision import reason_for_float32
 from digits.worker.failure import UserFault
@@ -125,6 +130,15 @@ class Resources:
         """Save what running the network may modify apart from its weights."""
         return SavedState(self.store, self.randomness)
 
+    @contextlib.contextmanager
+    def save_all(self) -> Iterator[None]:
+        """Restore all variables and what running the network may modify when the block ends."""
+        values = [(item, item.numpy()) for item in self.variables.values()]
+        with self.save_state():
+            yield
+        for variable, value in values:
+            variable.assign(value)
+
     @property
     def measures_updates(self) -> bool:
         """Whether some steps measure gradients and updates. Not with numerics checks, which already slow steps down."""
@@ -140,6 +154,11 @@ class Resources:
     def load_weights(self, traced: Traced) -> None:
         """Load the weights that the recipe names, if any, and report them. Raises UserFault."""
         self.weights.load(self.store, self.frozen, traced.trained)
+
+    @cached_property
+    def standard(self) -> StandardNetwork | None:
+        """The standard network that is trained; None for another one."""
+        return of_text((self.job_folder / self.recipe.network).read_text("utf-8", "replace"))
 
     def network(self) -> Network:
         """Load the network; raises UserFault, or whatever its text raises."""

@@ -18,7 +18,6 @@ from digits.core.events import Built as NetworkBuilt
 from digits.core.events import EventLog, Warned
 from digits.core.schedules import LearningRate, TwoPhaseRate
 from digits.kinds.advice import training_time
-from digits.kinds.standard_networks import of_text
 from digits.worker.failure import describe, in_a_sentence
 from digits.worker.network import inference
 from digits.worker.network.network import Built
@@ -161,8 +160,7 @@ def _head_steps(resources: Resources) -> int:
 
 def _shares(resources: Resources, steps: Steps) -> tuple[float, float]:
     """Return the expected times of a batch of features and of a step of the head, as shares of that of other steps."""
-    standard = of_text((resources.job_folder / resources.recipe.network).read_text("utf-8", "replace"))
-    forward, head = training_time.shares(standard.id if standard else "")
+    forward, head = training_time.shares(resources.standard.id if resources.standard else "")
     return forward, head if steps.head and steps.head.batches else forward + head
 
 

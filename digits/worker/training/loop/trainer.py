@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from msgspec import structs
+from numpy.typing import NDArray
 
 from digits.core import recipe as recipes
 from digits.core import schema
@@ -27,7 +28,7 @@ from digits.worker import environment, stopping
 from digits.worker.failure import Stopped, UserFault
 from digits.worker.gang.gang import Gang, join
 from digits.worker.gang.rendezvous import Rendezvous
-from digits.worker.training.loop import reporting, setup, usage
+from digits.worker.training.loop import assessment, reporting, setup, usage
 from digits.worker.training.loop.profiler import Profiler
 from digits.worker.training.loop.reporting import Reports
 from digits.worker.training.loop.resources import Resources
@@ -44,10 +45,13 @@ from digits.worker.training.loop.timeline import (
 from digits.worker.training.loop.validation import Validation
 from digits.worker.training.step import device_config, numerics
 from digits.worker.training.step.step_function import Rows, StepFunction
+from digits.worker.training.step.training_step import CROSS_ENTROPY
 from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
 # Maximum time that a stopping worker waits while the lead saves the training, in seconds.
 LEAD_SECONDS = 300.0
+# Steps of at least this many seconds tell how long a training takes.
+TIMED_SECONDS = 5.0
 # Training records that are predicted at the end.
 MAX_RECALLED = 64
 
@@ -99,7 +103,12 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         is_silent=not gang.is_lead,
     ) as reports:
         reports.progress(first_step / resources.timeline.total_steps, "Building the network", now=True)
-        steps = setup.build(resources, reports.train_board, trunk=point.trunk if point else ())
+        steps = setup.build(
+            resources,
+            reports.train_board,
+            measures_labels=resources.standard is None,
+            trunk=point.trunk if point else (),
+        )
         trainer = Trainer(resources, steps, reports, first_step)
         if point:
             trainer.resume(point)
@@ -180,6 +189,7 @@ class Trainer:
         self._stepped = self._waited = (
             0.0  # seconds of representative steps, and those that waited for other workers
         )
+        self._is_timed = first_step > 0
         self._waiting_share = 0.0  # of the worker that waits most
         self._is_stopping: Callable[[], bool] = lambda: False
 
@@ -339,6 +349,7 @@ class Trainer:
             stopping.reserve("a call of steps", seconds)
             self._left.stepped(self.step, len(metrics))
             self._stepped, self._waited = self._stepped + seconds, self._waited + self._gang.waited - waited
+            self._remark_on_time()
         elif call.builds:
             self._left.begin()
         else:
@@ -346,7 +357,29 @@ class Trainer:
         if not call.is_extended:
             self._pace.update(len(metrics), seconds)
         self._report(self._rows.add(metrics, seconds if is_representative else None))
+        if self.step == len(metrics):
+            self._report_first_step(metrics[0])
         self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
+
+    def _report_first_step(self, metrics: NDArray[np.float32]) -> None:
+        """Report what the first step of a new training reveals, and draw its batch."""
+        resources, training = self._resources, self._steps.training
+        (chunk,) = assessment.read(self._data, resources.seed)
+        first = self._steps.training.summarize(metrics.tolist())
+        if resources.standard is None:
+            self._progress("Checking the network", now=True)
+        resources.events.append(*map(Warned, assessment.warnings(resources, self._steps, first, chunk)))
+        if self._gang.is_lead:
+            assessment.write_picture(resources, training.step, chunk, is_compiled=training.is_compiled)
+        self._left.begin()
+
+    def _remark_on_time(self) -> None:
+        """Report once how long a new training takes if that is long."""
+        if self._is_timed or self._stepped < TIMED_SECONDS:
+            return
+        self._is_timed = True
+        if message := assessment.remark_on_time(self._recipe, self._left.seconds(self.step) or 0.0):
+            self._resources.events.append(Warned(message, is_remark=True))
 
     def _save_what_is_due(self, end: int, is_common: bool) -> None:
         """Save the training if it is asked to stop or a resume point is due, once all workers have the same weights.
@@ -441,6 +474,7 @@ class Trainer:
 
     def _measured(self, row: Row) -> Measured:
         values = self._steps.training.summarize(row.means)
+        values.pop(CROSS_ENTROPY, None)
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
             values["images_per_second"] = row.steps_per_second * self._data.step_records

@@ -87,6 +87,13 @@ def check_validation_loss(loss: float, step: int, rate: float, has_snapshots: bo
 
 def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: bool) -> UserFault:
     value = "not a number (NaN)" if math.isnan(loss) else "infinite"
+    if step == 1:
+        return UserFault(
+            f"The {metric} is {value} at the first step, before any weight has changed.",
+            "Look in the network for a division by zero or the logarithm of zero: training with “Detect NaN/Inf” names "
+            "the operation where it begins.",
+            remedy={"numerics_checks": "true"},
+        )
     return UserFault(
         f"The {metric} became {value} at step {step}, at the learning rate {rate:g}.",
         "Lower the learning rate, or begin with a warm-up. If it also happens at a low rate, look in the network for "
