@@ -83,7 +83,7 @@ function start() {
   async function focusFirstError() {
     const field = await showErrors();
     if (field?.dataset.field === text.name) return focusEditor();
-    (field?.querySelector('[aria-invalid="true"]') ?? field?.querySelector('input, select, textarea'))?.focus();
+    (field?.querySelector('[aria-invalid="true"]') ?? field?.querySelector('input, select, textarea') ?? document.getElementById('form-errors'))?.focus();
   }
 
   form.addEventListener('click', ({ target }) => {
@@ -155,7 +155,7 @@ function start() {
   }
 
   startPreflight(form, document.getElementById('preflight'), result, { failed, refused: focusFirstError, passed });
-  const job = startCreatingJob(form, { memory, refused: async () => (await showErrors(), document.getElementById('form-errors')?.focus()) });
+  const job = startCreatingJob(form, { memory, refused: focusFirstError });
   form.addEventListener('submit', async (event) => {
     event.preventDefault();
     job.busy('Waiting for the weights…');

@@ -477,7 +477,7 @@ def test_a_failed_training_leads_back_to_the_form(page: Page, page_faults, datas
     error = page.locator("#job-error")
     expect(error).to_contain_text("division by zero", timeout=STEP_MILLISECONDS)
     check_accessibility(page)
-    error.get_by_role("link", name="Change the settings").click()
+    error.get_by_role("link", name="Edit and try again").click()
     expect(line).to_contain_text("Line 3: ZeroDivisionError")
     expect(page.locator('[name="custom_network"]')).to_have_value(f"\n{BROKEN}")
     expect(page.get_by_label("Epochs", exact=True)).to_have_value("7")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flask import url_for
 
@@ -93,18 +93,17 @@ def way_back(job: ModelJob) -> WayBack | None:
     """
     if job.is_imported or not (job.status.is_running or job.failure):
         return None
-    label, changes = "Change the settings", {}
+    label, changes = "Edit and try again", dict[str, Any]()
     remedy = job.failure.remedy if job.failure else {}
+    size = int((job.recipe.batch_size or DEFAULT_BATCH_SIZE) * float(remedy.get("batch_factor", 0)))
     if factor := float(remedy.get("rate_factor", 0)):
         label = "Clone with the rate divided by ten"
         rate, network = job.recipe.solver.learning_rate, of_model(job)
         if network and 0 < (own := float(network.values.get("learning_rate", 0))) < factor * rate:
             label, factor = f"Clone with the network’s own rate, {own:g}", own / rate
         changes = {"rate_factor": f"{factor:.6g}"}
-    elif (
-        size := int((job.recipe.batch_size or DEFAULT_BATCH_SIZE) * float(remedy.get("batch_factor", 0)))
-    ) > 0:
-        label, changes = f"Clone with batch size {size}", {"batch_size": str(size)}
+    elif size:
+        label, changes = f"Clone with batch size {size}", {"batch_size": size}
     elif "numerics_checks" in remedy:
         label, changes = "Clone with Detect NaN/Inf", {"numerics_checks": remedy["numerics_checks"]}
     url = url_for("model_form.new", kind=kind_of(job), clone=job.id, **changes)

@@ -54,6 +54,14 @@ class Calls:
     _begun: set[int] = field(default_factory=set)
     _regularization: dict[int, tf.Tensor] = field(default_factory=dict)
 
+    @property
+    def keras_model(self) -> keras.Model | None:
+        """The Keras model that the network calls; None unless it is the only one."""
+        models = [
+            call.layer for call in self.calls if call.depth == 0 and isinstance(call.layer, keras.Model)
+        ]
+        return models[0] if len(models) == 1 else None
+
     def keras_losses(self) -> list[tf.Tensor]:
         """Return the regularization and other losses that Keras layers collected in this trace, each once."""
         layers = {id(call.layer): call.layer for call in self.calls if call.is_keras and call.depth == 0}

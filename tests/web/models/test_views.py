@@ -479,7 +479,7 @@ def test_a_training_that_diverged_offers_a_clone_with_a_lower_rate(site: Site, d
             "numerics_checks=true",
             r'(?=[^>]*name="numerics_checks")[^>]*checked',
         ),
-        ({}, "Change the settings", "", r'name="batch_size"[^>]*value="6"'),
+        ({}, "Edit and try again", "", r'name="batch_size"[^>]*value="6"'),
     ],
 )
 def test_a_failed_training_leads_back_to_its_form(
@@ -500,9 +500,9 @@ def test_a_failed_training_leads_back_to_its_form(
 def test_the_form_of_a_failed_training_marks_the_line(site: Site, dataset: str) -> None:
     job_id = create(site, dataset, WRONG_SHAPE).get_json()["id"]
     assert site.wait_for_end(job_id) == "Error"
-    failure = site.json(f"/models/{job_id}.json")["tasks"][0]["failure"]
+    failure = site.services.store.get(job_id, ModelJob).failure
     form = site.get(f"/clone/{job_id}", follow_redirects=True).text
-    assert f'data-line="{failure["line"]}"' in form and escape(failure["message"]) in form
+    assert failure and f'data-line="{failure.line}"' in form and escape(failure.message) in form
 
 
 def test_all_pages_of_a_model_whose_network_is_missing_are_shown(site: Site, dataset: str) -> None:

@@ -123,7 +123,7 @@ def warnings(resources: Resources, steps: Steps, first: Mapping[str, float], chu
 
     Only the size of a standard network can be wrong. Several workers cannot measure a network that one of them runs.
     """
-    traced = steps.training.traced
+    traced = steps.first.traced
     for judged in verdicts(start_of(resources, traced, first), cost_of(resources, traced)):
         if judged.level in _WARNINGS:
             advice = judged.advice if resources.standard is None else "Choose a smaller one, or add images."

@@ -55,30 +55,47 @@ class Head:
         self._resources, self._step, self._warn = resources, step, warn
         self._data = resources.data
         self._features: Features | None = None
+        self._computed: set[int] = set()  # variants
         try:
             self.function: StepFunction = self._on_features()
         except Uncuttable as reason:
             self._train_on_images(reason)
 
     def feed(self, first_step: int, report: Callable[[int, int], None]) -> Any:
-        """Return the feed of the steps from ``first_step`` on.
-
-        Computes the features first, and calls ``report`` with the number of batches that are done and that of all.
-        """
+        """Return the feed of the steps from ``first_step`` on, ready for the first one; see `prepare`."""
         order = self._data.order(self._resources.seed, first_step)
-        if isinstance(self.function, FeatureSteps):
-            try:
-                self._features = self._features or self._compute(self.function, report)
-                return _FeatureFeed(self._features, order, self._data.step_records, first_step)
-            except Uncuttable as reason:
-                self._train_on_images(reason)
-        return self._data.train.feed(order)
+        try:
+            self.prepare(first_step, 1, report)
+        except Uncuttable as reason:
+            self._train_on_images(reason)
+        if self._features is None:
+            return self._data.train.feed(order)
+        return _FeatureFeed(self._features, order, self._data.step_records, first_step)
+
+    def prepare(self, first_step: int, count: int, report: Callable[[int, int], None]) -> None:
+        """Compute the features that ``count`` steps from ``first_step`` on need, unless they are there.
+
+        Calls ``report`` with the number of batches that are done and that of all. What it raises ends the computation,
+        which begins anew.
+        """
+        if not isinstance(self.function, FeatureSteps):
+            return
+        size, records = self._data.step_records, len(self._data.train)
+        last = (first_step + count) * size - 1
+        epochs = range(first_step * size // records, last // records + 1)
+        for variant in dict.fromkeys(epoch % self._variants for epoch in epochs):
+            if variant not in self._computed:
+                self._compute(self.function, variant, report)
+                self._computed.add(variant)
 
     @property
     def batches(self) -> int:
         """The number of batches whose features are computed; 0 if the head is trained on images."""
-        is_on_features = isinstance(self.function, FeatureSteps)
-        return self._variants * self._batches_per_variant if is_on_features else 0
+        return self._variants * self._batches_per_variant if self.is_on_features else 0
+
+    @property
+    def is_on_features(self) -> bool:
+        return isinstance(self.function, FeatureSteps)
 
     @property
     def max_steps_per_call(self) -> int:
@@ -116,29 +133,31 @@ class Head:
         log.info("The head is trained on images, not on features that are computed once, because %s.", reason)
         self.function = StepFunction(self._step, self._warn)
 
-    def _compute(self, function: FeatureSteps, report: Callable[[int, int], None]) -> Features:
+    def _compute(self, function: FeatureSteps, variant: int, report: Callable[[int, int], None]) -> None:
+        """Compute the features of a ``variant`` of all images."""
         data, size, count = self._data, self._data.step_records, len(self._data.train)
-        starts = [size * batch for batch in range(self._batches_per_variant)] * self._variants
+        starts = [size * batch for batch in range(self._batches_per_variant)]
+        done = len(self._computed) * len(starts)
         # Each batch has the same size, on which networks may rely: the last one ends with the first records.
         order = (np.arange(start, start + size) % count for start in starts)
-        features: Features | None = None
         with contextlib.closing(data.train.feed(order)) as feed, contextlib.ExitStack() as claims:
             for number, start in enumerate(starts):
-                report(number, len(starts))
-                values = function.compute(*feed.take(1).batch(0), number)
-                if features is None:
-                    features = Features.allocate(
+                report(done + number, self.batches)
+                values = function.compute(*feed.take(1).batch(0), variant * len(starts) + number)
+                if self._features is None:
+                    self._features = Features.allocate(
                         values, self._variants, count, self._resources.job_folder, claims
                     )
-                first = number // self._batches_per_variant * count + start
-                features.put(first, min(size, count - start), values)
-            report(len(starts), len(starts))
-        assert features
-        log.info(
-            "The head is trained on features that are computed once: %s of each of %d variants of %d images, %s.",
-            humanize.naturalsize(features.bytes_per_record), self._variants, count, features.place,
-        )  # fmt: skip
-        return features
+                    log.info(
+                        "The head is trained on features that are computed once: %s of each of %d variants of %d "
+                        "images, %s.",
+                        humanize.naturalsize(self._features.bytes_per_record),
+                        self._variants,
+                        count,
+                        self._features.place,
+                    )
+                self._features.put(variant * count + start, min(size, count - start), values)
+            report(done + len(starts), self.batches)
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ def _line_of_variable(graph: Any, variable: tf.Variable) -> int:
 
 def _of_values(resources: Resources, steps: Steps, images: tf.Tensor, labels: tf.Tensor) -> Iterator[str]:
     """Warn about images that are rescaled twice, losses of other values, and outputs that limit predictions."""
-    network, store, data = steps.training.step.network, resources.store, resources.data
+    network, store, data = steps.first.step.network, resources.store, resources.data
     targets = _targets(resources)
     facts: list[Any] = []
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,12 +40,12 @@ from digits.worker.training.weights import checkpoints
 class Steps:
     """The functions of a training's steps, and the network ``shown`` on its page.
 
-    ``evaluation`` is None without validation, and ``activations`` unless their histograms are wanted. For fine-tuning,
-    ``head`` is the first phase, and ``trunk`` lists the pretrained variables. The work after the last step, which
-    builds the network ``shown`` again, is expected to take ``closing_seconds``.
+    ``build`` builds `training` once. ``evaluation`` is None without validation, and ``activations`` unless their
+    histograms are wanted. For fine-tuning, ``head`` is the first phase, and ``trunk`` lists the pretrained variables.
+    The work after the last step, which builds the network ``shown`` again, is expected to take ``closing_seconds``.
     """
 
-    training: StepFunction
+    build: Callable[[], StepFunction]
     shown: inference.Inference
     learning_rate: LearningRate | TwoPhaseRate
     evaluation: Evaluation | None = None
@@ -55,15 +56,23 @@ class Steps:
     closing_seconds: float = 0.0
 
     @property
+    def training(self) -> StepFunction:
+        """The function of the steps that train all layers. It takes seconds to build, if it is not built yet."""
+        return self.build()
+
+    @property
+    def first(self) -> StepFunction:
+        """The function of the first steps; what it reveals about the network holds for all."""
+        return self.head.function if self.head else self.training
+
+    @property
     def head_steps(self) -> int:
         return self.head.steps if self.head else 0
 
     @property
     def writes_pictures(self) -> bool:
         """Whether the step after each validation computes the network's histograms, images and texts."""
-        return (
-            self.evaluation is not None and bool(self.training.traced.pictures) and not self.checks_numerics
-        )
+        return self.evaluation is not None and bool(self.first.traced.pictures) and not self.checks_numerics
 
 
 def build(
@@ -79,20 +88,29 @@ def build(
     began = time.monotonic()
     shown, fault = inference.trace_for_display(net, store)
     closing_seconds = time.monotonic() - began
+    if resources.standard and shown.built.calls:
+        resources.weights.application = shown.built.calls.keras_model
     config = _config_for(resources, shown)
     trunk = (trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
     store.trunk = frozenset(trunk)
     head_steps = _head_steps(resources)
     factor = recipe.fine_tune.trunk_factor if recipe.fine_tune else 1.0
     warn, head = _warn_once(resources.events), None
-    with _checked_numerics(recipe):
+
+    @functools.cache
+    def build_training() -> StepFunction:
         phase = Phase(resources.optimizer, head_steps, store.trunk, factor)
-        training = StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
-        if head_steps:
-            phase = Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0)
+        with _checked_numerics(recipe):
+            return StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
+
+    if head_steps:
+        phase = Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0)
+        with _checked_numerics(recipe):
             step = resources.step(net, phase, config, measures_labels=measures_labels)
             head = Head(resources, step, head_steps, warn)
-    warn_of_labels(resources.events, training.traced)
+    if head is None or not head.is_on_features:
+        build_training()
+    warn_of_labels(resources.events, (head.function if head else build_training()).traced)
     if fault:
         warn(f"The network cannot predict from images. {in_a_sentence(describe(fault))}")
     store.lock("in validation but not in training")
@@ -110,7 +128,7 @@ def build(
     board.graph(readable_graph(shown.function))
 
     return Steps(
-        training,
+        build_training,
         shown,
         learning_rate(resources, head_steps),
         evaluation,

@@ -111,9 +111,11 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         )
         trainer = Trainer(resources, steps, reports, first_step)
         if point:
+            if point.step > steps.head_steps:
+                steps.build()  # creates the optimizer's state
             trainer.resume(point)
         else:
-            resources.load_weights(steps.training.traced)
+            resources.load_weights(steps.first.traced)
         gang.take_from_lead(resources.variables)
         if not point:
             trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
@@ -201,9 +203,9 @@ class Trainer:
                 "Start a new training.",
             )
         self._checkpoints.restore(point, self._resources.variables)
-        self._rows.restore(point.step, self._steps.training.traced.names, point.curve)
+        self._rows.restore(point.step, self._steps.first.traced.names, point.curve)
         self._validated = point.validated
-        self._wants_pictures = point.wants_pictures and bool(self._steps.training.traced.pictures)
+        self._wants_pictures = point.wants_pictures and bool(self._steps.first.traced.pictures)
         if point.workers != self._gang.workers:
             before, now = count_of(point.workers, "worker"), count_of(self._gang.workers, "worker")
             message = f"The training continues with {now} after {before}: its weights may differ by rounding."
@@ -236,6 +238,8 @@ class Trainer:
             self._left.computed(batches)
         else:
             self._left.begin()
+        if self._is_stopping():
+            self._save_and_stop()
         self._progress(f"Computing features: {batches / of_all:.0%}", now=not batches)
 
     def _loop(self) -> str:
@@ -299,7 +303,10 @@ class Trainer:
         while self.step < step:
             if self.step and self.step == self._steps.head_steps:
                 self._begin_whole_phase()
-            self._advance(self._next_call(step))
+            call = self._next_call(step)
+            if self._steps.head and self.step < self._steps.head_steps:
+                self._steps.head.prepare(self.step, call.count, self._computed)
+            self._advance(call)
             # Workers that average their weights have different ones in between.
             is_common = self.step % self._averaging_interval == 0 or self.step == step
             if is_common and self._averaging_interval > 1:
@@ -309,6 +316,8 @@ class Trainer:
     def _begin_whole_phase(self) -> None:
         self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))
         log.info("Training all layers from here on")
+        self._progress("Building the steps of all layers", now=True)
+        self._steps.build()
         if self.step > self._first_step:
             self._open_feed()
 
@@ -363,14 +372,15 @@ class Trainer:
 
     def _report_first_step(self, metrics: NDArray[np.float32]) -> None:
         """Report what the first step of a new training reveals, and draw its batch."""
-        resources, training = self._resources, self._steps.training
+        resources, function = self._resources, self._steps.first
         (chunk,) = assessment.read(self._data, resources.seed)
-        first = self._steps.training.summarize(metrics.tolist())
         if resources.standard is None:
             self._progress("Checking the network", now=True)
+            self._steps.build()  # raises the mistakes that only steps of all layers make
+        first = function.summarize(metrics.tolist())
         resources.events.append(*map(Warned, assessment.warnings(resources, self._steps, first, chunk)))
         if self._gang.is_lead:
-            assessment.write_picture(resources, training.step, chunk, is_compiled=training.is_compiled)
+            assessment.write_picture(resources, function.step, chunk, is_compiled=function.is_compiled)
         self._left.begin()
 
     def _remark_on_time(self) -> None:
@@ -473,7 +483,7 @@ class Trainer:
         self._reports.training([self._measured(row) for row in rows])
 
     def _measured(self, row: Row) -> Measured:
-        values = self._steps.training.summarize(row.means)
+        values = self._steps.first.summarize(row.means)
         values.pop(CROSS_ENTROPY, None)
         values["learning_rate"] = self._learning_rate.at(row.step - 1)
         if row.steps_per_second is not None:
@@ -536,7 +546,7 @@ class Trainer:
             saved=self._checkpoints.saved_step,
             wants_pictures=self._wants_pictures,
             watched=self._checkpoints.state(),
-            curve=self._rows.state(self._steps.training.traced.names),
+            curve=self._rows.state(self._steps.first.traced.names),
             trunk=list(self._steps.trunk),
             workers=self._gang.workers,
         )

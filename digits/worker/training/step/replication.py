@@ -9,7 +9,7 @@ the records of one micro-batch of one replica, unless the workers synchronize th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,13 +33,15 @@ Gradients = list[list[Any]]
 class Part:
     """The result of one micro-batch, or of several combined.
 
-    ``row`` contains the metrics of ``built``, float32 [metrics]; ``gradients`` are those of its objectives.
+    ``row`` contains the metrics of ``built``, float32 [metrics]; ``gradients`` are those of its objectives. ``trained``
+    contains the names of the variables that the whole training trains, of which a phase may train only some.
     """
 
     row: tf.Tensor
     gradients: Gradients
     built: Built
     label_flow: LabelFlow
+    trained: Set[str] = frozenset()
 
 
 # Computes the records x [n, H, W, C] and their targets y, given the number of the micro-batch.

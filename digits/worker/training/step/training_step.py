@@ -6,7 +6,7 @@ Up to the gradients, each of several replicas computes its share of the records;
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -90,12 +90,12 @@ class Traced:
     """What building a step reveals about the network.
 
     ``names`` are those of its metrics, ``pictures`` its histograms, images and texts, ``trained`` the names of the
-    trained variables, and ``label_flow`` is the losses' use of the labels.
+    variables that the whole training trains, and ``label_flow`` is the losses' use of the labels.
     """
 
     names: list[str]
     pictures: list[Recorded]
-    trained: set[str]
+    trained: Set[str]
     label_flow: LabelFlow
 
 
@@ -226,9 +226,10 @@ class TrainingStep:
         if not tf.executing_eagerly():  # the flow is read from the graph
             flow = label_flow.follow(x, labels, losses, built.metrics.values(), classes, outputs)
         metrics = {**built.metrics, **(_cross_entropy(flow) if self.options.measures_labels else {})}
+        trained = {plain_name(variable) for item in built.objectives for variable in item.variables}
         built = dataclasses.replace(built, metrics=metrics, objectives=self._phase.restrict(built.objectives))
         scale = self._loss_scale.value if self._loss_scale else None
-        return Part(tf.stack(list(metrics.values())), gradients_of(built, scale), built, flow)
+        return Part(tf.stack(list(metrics.values())), gradients_of(built, scale), built, flow, trained)
 
     def _update_weights(
         self, part: Part, rate: tf.Tensor, number: tf.Tensor, is_extended: bool
@@ -275,13 +276,12 @@ class TrainingStep:
 
 
 def _facts(part: Part) -> Traced:
-    built = part.built
-    trained = {plain_name(variable) for item in built.objectives for variable in item.variables}
-    return Traced(list(built.metrics), built.pictures, trained, part.label_flow)
+    return Traced(list(part.built.metrics), part.built.pictures, part.trained, part.label_flow)
 
 
 def _cross_entropy(flow: LabelFlow) -> dict[str, tf.Tensor]:
-    means = [tf.cast(tf.reduce_mean(item), tf.float32) for item in flow.cross_entropies]
+    # The same mean as in the loss would become one with it, which changes the last digit of the loss.
+    means = [tf.cast(tf.reduce_mean(tf.cast(item, tf.float64)), tf.float32) for item in flow.cross_entropies]
     return {CROSS_ENTROPY: tf.add_n(means) / len(means)} if means else {}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 from digits.core import recipe as recipes
 from digits.core.events import EventLog, Progressed, ReportInterval, Warned, WeightsLoaded
@@ -32,6 +33,8 @@ class InitialWeights:
         weights = recipe.weights or ""
         self.path = Path(weights) if weights and not weights.startswith(PREFIX) else None
         self._sources: dict[str, Source] = {}
+        # The network of the recipe's weights in Keras, if it is known to be the one that is trained.
+        self.application: Any = None
 
     def _names(self, store: VariableStore) -> list[str]:
         """Return the weights to load, in order: those that the network requests first."""
@@ -45,7 +48,7 @@ class InitialWeights:
         if name not in self._sources:
             if name.startswith(PREFIX):
                 entry = _entry(name)
-                self._sources[name] = restore.open_application(self._obtain(entry), entry)
+                self._sources[name] = restore.open_application(self._obtain(entry), entry, self.application)
             else:
                 self._sources[name] = restore.open_source(Path(name))
         return self._sources[name]

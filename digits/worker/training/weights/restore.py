@@ -108,14 +108,18 @@ def open_source(path: Path) -> Source:
         return replace(_source(path), path=path)
 
 
-def open_application(path: Path, entry: Pretrained) -> Source:
+def open_application(path: Path, entry: Pretrained, model: Any = None) -> Source:
     """Return the values in the weights file ``path`` of a network in the catalog.
 
-    Raises UserFault if it is unreadable or contains the weights of another network.
+    ``model`` is that network, for other classes perhaps, if it is built already. Raises UserFault if the file is
+    unreadable or contains the weights of another network.
     """
     with _explaining_errors(path):
         if _is_whole_model(path):
             return replace(_keras_model(path), path=path)
+        if model is not None and (values := _by_layer(path, model)):
+            shapes = {name: list(value.shape) for name, value in values.items()}
+            return Source(shapes, values.__getitem__, True, path)
         return replace(_application(path, entry), path=path)
 
 
@@ -370,6 +374,31 @@ def _application(path: Path, entry: Pretrained) -> Source:
     model = applications.build(entry, (224, 224, 3), include_top=include_top)
     model.load_weights(path)
     return _of_model(model)
+
+
+def _by_layer(path: Path, model: Any) -> dict[str, NDArray[Any]]:
+    """Return the weights in a file by the names of the variables of ``model``, which Keras would load from it.
+
+    The last layer may have another shape, or be missing in the file. Empty if the file has no list of layers, or if
+    they do not fit: to build the network of the file takes seconds, but then Keras says why.
+    """
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        groups = [file[name] for name in file.attrs.get("layer_names", ())]
+        stored = [[group[name][()] for name in group.attrs["weight_names"]] for group in groups]
+    stored = [arrays for arrays in stored if arrays]
+    # Keras loads layers in order, and the variables that are trained before the others.
+    layers = [
+        [*layer.trainable_weights, *layer.non_trainable_weights] for layer in model.layers if layer.weights
+    ]
+    values: dict[str, NDArray[Any]] = {}
+    for variables, arrays in zip(layers, stored, strict=False):
+        fits = [item.shape for item in variables] == [array.shape for array in arrays]
+        if len(variables) != len(arrays) or not (fits or variables is layers[-1]):
+            return {}
+        values |= {item.path: array for item, array in zip(variables, arrays, strict=True)}
+    return values if len(stored) in (len(layers), len(layers) - 1) else {}
 
 
 def _of_model(model: Any) -> Source:

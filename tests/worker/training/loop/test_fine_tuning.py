@@ -86,7 +86,7 @@ def test_without_a_new_head_all_layers_are_trained_at_once(train: Any, old: Path
     assert _changed(before, after) == TRUNK
 
 
-# The compiled steps of the head phase, which are built last, call a kernel that the device lacks.
+# The compiled steps of the head phase, which are built first, call a kernel that the device lacks.
 FAULTY_HEAD = NEW.replace(
     "import keras", "import keras\nfrom tensorflow.compiler.tf2xla.ops import gen_xla_ops\nbuilt = []"
 ).replace(
@@ -94,7 +94,7 @@ FAULTY_HEAD = NEW.replace(
     """
         if self.is_training:
             built.append(1)
-            if len(built) == 2:
+            if len(built) == 1:
                 x = gen_xla_ops.xla_custom_call([x], 'no_such_kernel', '', tf.float32, tf.TensorShape([8, 5, 5, 4]))
         x = keras.layers.Flatten()""",
 )
