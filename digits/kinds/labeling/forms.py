@@ -13,6 +13,7 @@ from msgspec import UNSET
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
+from digits.core.recipe import ProposeLabels
 from digits.core.splits import Split
 from digits.data.images.conversion import Size
 from digits.data.targets.box_matching import IGNORED_BOX
@@ -59,18 +60,6 @@ class Files(NamedTuple):
     def style(self) -> dict[str, Any]:
         """How the tables are written."""
         return {"delimiter": ",", "header": "yes", "image_column": self.columns[0]}
-
-
-class Guess(NamedTuple):
-    """What a model predicts for an image in the format of its kind, and the ``ids`` of the labels' classes by name.
-
-    Objects count from ``min_score`` on, and ``source`` says where they come from.
-    """
-
-    predicted: Any
-    ids: Mapping[str, int]
-    min_score: float
-    source: str
 
 
 class Form:
@@ -146,8 +135,11 @@ class Form:
         """
         raise NotImplementedError
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
-        """Return what a model proposes for an ``image``; classes that the labels do not have are left out."""
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
+        """Return what a model proposes for an ``image``, from its prediction in the format of the kind.
+
+        Classes that the labels do not have are left out.
+        """
         raise NotImplementedError
 
     def left_out(self, answer: Answer, names: Names) -> str:
@@ -176,12 +168,12 @@ class OneClass(Form):
     def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
         return Answer(label=ids[int(value)])
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
-        (name, first), (_, second) = [*guess.predicted, ["", 0.0]][:2]
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
+        (name, first), (_, second) = [*predicted, ["", 0.0]][:2]
         uncertainty = max(0.0, 1 - (first - second) / _PERCENT)
         proposal = Proposal(image=image, score=_chance(first), uncertainty=uncertainty)
-        if name in guess.ids:
-            proposal.label = guess.ids[name]
+        if name in recipe.classes:
+            proposal.label = recipe.classes[name]
         return proposal
 
     def left_out(self, answer: Answer, names: Names) -> str:
@@ -222,9 +214,9 @@ class Labels(Form):
     def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
         return Answer(labels=sorted(ids[place] for place in np.flatnonzero(value).tolist()))
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
         chances = {
-            guess.ids[name]: _chance(percent) for name, percent in guess.predicted if name in guess.ids
+            recipe.classes[name]: _chance(percent) for name, percent in predicted if name in recipe.classes
         }
         return Proposal(
             image=image,
@@ -262,8 +254,8 @@ class Numbers(Form):
     def read(self, value: Any, ids: Sequence[int], write_mask: WriteMask) -> Answer:
         return Answer(numbers={str(ids[place]): float(number) for place, number in enumerate(value)})
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
-        numbers = {str(guess.ids[name]): value for name, value in guess.predicted if name in guess.ids}
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
+        numbers = {str(recipe.classes[name]): value for name, value in predicted if name in recipe.classes}
         return Proposal(image=image, numbers=numbers)
 
     def left_out(self, answer: Answer, names: Names) -> str:
@@ -307,13 +299,13 @@ class Objects(Form):
         has_ignored = bool((value[:, 4] == IGNORED_BOX).any())
         return Answer(objects=objects, state="unlabeled" if has_ignored else "labeled")
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
-        objects, scores = [], [item["score"] for item in guess.predicted]
-        for item in guess.predicted:
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
+        objects, scores = [], [item["score"] for item in predicted]
+        for item in predicted:
             left, top, right, bottom = box = tuple(item["box"])
-            is_sure = item["score"] >= guess.min_score and min(right - left, bottom - top) >= 1
-            if is_sure and (number := guess.ids.get(item["label"])) is not None:
-                objects.append(Object(class_=number, box=box, from_=guess.source, score=item["score"]))
+            is_sure = item["score"] >= recipe.min_score and min(right - left, bottom - top) >= 1
+            if is_sure and (number := recipe.classes.get(item["label"])) is not None:
+                objects.append(Object(class_=number, box=box, from_=recipe.source, score=item["score"]))
         kept = [item.score for item in objects if item.score is not UNSET]
         return Proposal(
             image=image,
@@ -356,7 +348,7 @@ class Mask(Form):
         present = np.unique(pixels)
         return Answer(mask=write_mask(pixels), labels=present[present != IGNORED].tolist())
 
-    def propose(self, image: int, guess: Guess) -> Proposal:
+    def propose(self, image: int, predicted: Any, recipe: ProposeLabels) -> Proposal:
         return Proposal(image=image)  # the worker writes the mask
 
     def source(self, files: Files) -> dict[str, Any]:

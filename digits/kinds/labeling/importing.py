@@ -119,10 +119,10 @@ def write(request: Request) -> Start:
     unfinished = [path for path, found in imported.answers.items() if found.state not in FINISHED]
     imported.remarks = [
         *(str(warning) for warning in plan.warnings if not isinstance(warning, SkippedParts)),
-        *_remark(unusable, "label", "not imported"),
-        *_remark(outside, "image", f"outside of {show(root)}: labels not imported"),
-        *_remark(sorted(unclear), "image", "with several different labels: left open"),
-        *_remark(
+        *remark(unusable, "label", "not imported"),
+        *remark(outside, "image", f"outside of {show(root)}: labels not imported"),
+        *remark(sorted(unclear), "image", "with several different labels: left open"),
+        *remark(
             unfinished,
             "image",
             "with regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: "
@@ -133,7 +133,8 @@ def write(request: Request) -> Start:
     return Start(root, names)
 
 
-def _remark(items: Sequence[str], noun: str, what: str) -> list[str]:
+def remark(items: Sequence[str], noun: str, what: str) -> list[str]:
+    """Return the sentence about ``items``; none without any."""
     return [f"{count_of(len(items), noun)} {what}: {listed(items)}."] if items else []
 
 

@@ -48,7 +48,7 @@ from digits.web.labels.actions import (
     start_of,
 )
 from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
-from digits.web.records.images import THUMBNAIL_SIDE
+from digits.web.records.images import THUMBNAIL_SIDE, drawn_once
 from digits.web.resources.encoding import as_json, describe
 from digits.web.resources.jobs import BriefJob
 from digits.web.resources.labels import (
@@ -409,13 +409,7 @@ def _open_raw(path: Path, turn: int) -> tuple[BinaryIO, str] | None:
 def _decoded(wanted: ResizedImage | Thumbnail, media: str) -> Response:
     """Return a picture of a file, which is kept for the next time while the file does not change."""
     state = in_thread(os.stat, wanted.path)
-    key, pictures = f"{wanted}/{state.st_mtime_ns}/{state.st_size}", services().pictures
-    data = in_thread(pictures.find, key)
-    if data is None:
-        try:
-            data = services().decoder.run(wanted).data
-        except UnusableImage as error:
-            raise NotFound("This image cannot be decoded.", error.reason) from error
-        in_thread(pictures.save, key, data)
+    key = f"{wanted}/{state.st_mtime_ns}/{state.st_size}"
+    data = drawn_once(key, lambda: wanted, "This image cannot be decoded.")
     headers = {"Cache-Control": f"private, max-age={PICTURE_SECONDS}"}
     return Response(data, mimetype=media, headers=headers)

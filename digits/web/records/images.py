@@ -17,9 +17,10 @@ from digits.data.images import images
 from digits.data.manifest import Manifest
 from digits.data.records import records
 from digits.data.targets.mask import Mask
-from digits.kinds.decoding import RecordLabels
+from digits.kinds.decoding import RecordLabels, Request
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.views import views_of
+from digits.runtime.offload import in_thread
 from digits.web.services import services
 
 AnyPart = TypeVar("AnyPart")
@@ -139,3 +140,19 @@ def _read(
             return use(reader.read(number))
     except UnreadableFile as error:
         raise NotFound("The record cannot be read.", str(error)) from error
+
+
+def drawn_once(key: str, read: Callable[[], Request], problem: str) -> bytes:
+    """Return the picture ``key``, which is decoded from what ``read`` returns if it is not kept.
+
+    Raises NotFound with the ``problem`` if that is impossible.
+    """
+    pictures = services().pictures
+    data = in_thread(pictures.find, key)
+    if data is None:
+        try:
+            data = services().decoder.run(in_thread(read)).data
+        except (UnreadableFile, images.UnusableImage) as error:
+            raise NotFound(problem, str(error)) from error
+        in_thread(pictures.save, key, data)
+    return data

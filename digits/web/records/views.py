@@ -32,6 +32,7 @@ from digits.web.records.images import (
     THUMBNAIL_SIDE,
     decoded_labels,
     describe_record,
+    drawn_once,
     find_dataset,
     finished_manifest,
     open_record,
@@ -230,13 +231,5 @@ def _unchanging(data: bytes, mimetype: str) -> Response:
 
 def _cached(job: DatasetJob, name: str, read: Callable[[], RecordThumbnail | RecordTarget]) -> bytes:
     """Return the picture ``name`` of a dataset, which is drawn from what ``read`` returns if it is not kept."""
-    pictures = services().pictures
     key = f"{job.id}/{finished_manifest(job).content_hash}/{name}"
-    data = in_thread(pictures.find, key)
-    if data is None:
-        try:
-            data = services().decoder.run(in_thread(read)).data
-        except (UnreadableFile, images.UnusableImage) as error:
-            raise NotFound("The record cannot be read.", str(error)) from error
-        in_thread(pictures.save, key, data)
-    return data
+    return drawn_once(key, read, "The record cannot be read.")

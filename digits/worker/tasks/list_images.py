@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from digits.data.images.images import UnusableImage
 from digits.data.images.lists import list_images
 from digits.data.images.near_duplicates import find_sets
 from digits.data.images.statistics import SHAPE_LENGTH, low_frequencies, perceptual_hashes, shapes
-from digits.data.sources.plan import UnusableSource, count_of, listed, show
+from digits.data.sources.plan import UnusableSource, show
 from digits.kinds.labeling import importing
 from digits.kinds.labeling.answers import Answer
 from digits.kinds.labeling.forms import form_of
@@ -62,25 +63,16 @@ def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, An
             found.need_images()
     except UnusableSource as error:
         raise UserFault(error.message, error.hint) from error
-    for remark in found.remarks():
-        events.append(Warned(remark))
+    unnamed = [show(name) for name in found.files if not importing.is_text(name)]
+    _warn(events, [*found.remarks(), *importing.remark(unnamed, "image", "whose path is not UTF-8")])
     paths = {image.path for image in known}
     new = [name for name in found.files if name not in paths and importing.is_text(name)]
-    if unnamed := [show(name) for name in found.files if not importing.is_text(name)]:
-        events.append(
-            Warned(f"{count_of(len(unnamed), 'image')} whose path is not UTF-8: {listed(unnamed)}.")
-        )
     appearance = _appearance_of(folder, root, known, events)
     described, looks = _describe(root, new, events)
     appearance = np.concatenate([appearance, looks])
     _divide(known, described, appearance)
     unusable = [f"{image.path} ({image.reason})" for image in described if image.reason]
-    if unusable:
-        events.append(
-            Warned(
-                f"{count_of(len(unusable), 'image')} cannot be decoded and will be skipped: {listed(unusable)}."
-            )
-        )
+    _warn(events, importing.remark(unusable, "image", "cannot be decoded and will be skipped"))
     with background.reporting_full_disk("the list"):
         write_array(folder / APPEARANCE_FILE, appearance)
         lines = LINES_PER_WRITE
@@ -117,19 +109,18 @@ def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
             unfit.append(f"{show(image.path)} ({error.message})")
         else:
             answers[number] = answer
-    if unfit:
-        imported.remarks.append(
-            f"The labels of {count_of(len(unfit), 'image')} not imported: {listed(unfit)}."
-        )
-    if missing := [*map(show, imported.answers)]:
-        imported.remarks.append(
-            f"The labels of {count_of(len(missing), 'image')} not imported, which are not in the folder or cannot be "
-            f"decoded: {listed(missing)}."
-        )
-    for remark in imported.remarks:
-        events.append(Warned(remark))
+    missing = [*map(show, imported.answers)]
+    lost = "whose labels are not imported"
+    where = f"{lost}, because they are not in the folder or cannot be decoded"
+    imported.remarks += importing.remark(unfit, "image", lost) + importing.remark(missing, "image", where)
+    _warn(events, imported.remarks)
     (folder / LABELS_FILE).unlink(missing_ok=True)  # of a task that was killed
     return bool(LabelLog(folder).accept(answers, importing.AUTHOR, importing.AUTHOR))
+
+
+def _warn(events: EventLog, remarks: Iterable[str]) -> None:
+    for remark in remarks:
+        events.append(Warned(remark))
 
 
 def _appearance_of(folder: Path, root: Path, known: list[ListedImage], events: EventLog) -> NDArray[Any]:

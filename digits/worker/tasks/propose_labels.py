@@ -24,7 +24,7 @@ from digits.data.models.predictions import ListedImage
 from digits.data.parallel import available_cores
 from digits.data.targets.mask import IGNORED
 from digits.kinds.labeling.answers import Proposal
-from digits.kinds.labeling.forms import MASKS_FOLDER, Guess, form_of
+from digits.kinds.labeling.forms import MASKS_FOLDER, form_of
 from digits.kinds.labeling.images import read_images
 from digits.kinds.labeling.ordering import uncertain_order, write_order
 from digits.kinds.labeling.proposals import ROWS_FILE
@@ -93,9 +93,7 @@ class _Proposer(Predictor):
                 continue
             row = places.index(place)
             described = self._targets.describe(outputs[predictions.PREDICTION][row], TOP, item[1])
-            recipe = self._recipe
-            guess = Guess(described, recipe.classes, recipe.min_score, recipe.source)
-            proposal = self._form.propose(number, guess)
+            proposal = self._form.propose(number, described, self._recipe)
             if self._form.field == "mask":
                 proposal.mask = self._write_mask(number, described["mask"], target)
                 if _UNCERTAINTY in outputs:
