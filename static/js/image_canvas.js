@@ -81,14 +81,6 @@ export class ImageCanvas {
     this.shown();
   }
 
-  undo() {
-    this.changes.undo();
-  }
-
-  redo() {
-    this.changes.redo();
-  }
-
   #down(event) {
     if (this.isLocked) return;
     const place = this.zoom.placeOf(event);

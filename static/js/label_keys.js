@@ -7,7 +7,8 @@ export function keysOf(canvas, actions) {
   const { next, previous, accept, skip, review, copy, undo, redo, fit, hide, help, search } = actions;
   const { zoom } = canvas;
   const tools = canvas.tools.map(([, , key, words]) => [key.toUpperCase(), words]);
-  const classes = canvas.classKeys.length ? [['1 … 9, 0', `class of the image${canvas.tools.length ? ', of the selected object, and of what is drawn next' : ''}`], ['/', 'find a class by its name', { '/': search }]] : [];
+  const classes = canvas.classKeys.length ? [['1 … 9, 0', `class of ${canvas.objects ? 'what is drawn next, and of the selected object' : canvas.tools.length ? 'what is drawn next' : 'the image'}`]] : [];
+  if (search) classes.push(['/', 'find a class by its name', { '/': search }]);
   return [
     ['Images', [
       ['→ D', 'next image', { ArrowRight: next, d: next }],

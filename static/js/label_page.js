@@ -253,15 +253,15 @@ const actions = {
     }
   },
   copy: () => turn(copyPrevious),
-  undo: () => canvas.isLocked || canvas.undo(),
-  redo: () => canvas.isLocked || canvas.redo(),
+  undo: () => canvas.isLocked || canvas.changes.undo(),
+  redo: () => canvas.isLocked || canvas.changes.redo(),
   erase: () => canvas.isLocked || canvas.erase(),
   eraser: () => canvas.toggleEraser(),
   smaller: () => canvas.resize(-1),
   larger: () => canvas.resize(1),
   fit: () => canvas.zoom.reset(),
   help: () => find('label-help').showModal(),
-  search: () => find('label-search')?.focus(),
+  search: find('label-search')?.hidden === false && (() => find('label-search').focus()),
   unsaved: () => find('label-problems').showModal(),
   retry: () => outbox.retry(),
   hide: () => {
