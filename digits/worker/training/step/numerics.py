@@ -90,8 +90,8 @@ def _diverged(metric: str, loss: float, step: int, rate: float, has_snapshots: b
     if step == 1:
         return UserFault(
             f"The {metric} is {value} at the first step, before any weight has changed.",
-            "Look in the network for a division by zero or the logarithm of zero: training with “Detect NaN/Inf” names "
-            "the operation where it begins.",
+            "Look for a division by zero or the logarithm of zero in the network, and for NaN in the initial weights "
+            "and the data: training with “Detect NaN/Inf” names the operation where it begins.",
             remedy={"numerics_checks": "true"},
         )
     return UserFault(

@@ -14,9 +14,11 @@ import pytest
 from digits.core.events import Progressed, Warned, WeightsLoaded
 from digits.data.models import pretrained_catalog
 from digits.data.models.pretrained_catalog import Pretrained, WeightsFile
+from digits.data.models.weights_conversion import write_keras
 from digits.data.samples.downloads import checksum_of
 from tests.worker import networks
 from tests.worker.conftest import snapshot
+from tests.worker.lazily import restore
 
 
 def tiny_net(
@@ -114,6 +116,33 @@ def test_weights_are_downloaded_before_the_training(
     (loaded,) = outcome.of(WeightsLoaded)
     assert loaded.source == "ImageNet weights of TinyNet"
     assert set(loaded.taken) == TRUNK and not outcome.of(Warned)
+
+
+def _opened(path: Path, entry: Pretrained) -> Any:
+    """Return the weights of a file in which layers have other names, without and with a network that is built."""
+    sizes = {"a": {"kernel": (3, 3, 3, 4), "bias": (4,)}, "b": dict.fromkeys(NORMALIZATION, (4,))}
+    sizes |= {"c": {"kernel": (4, 5), "bias": (5,)}}
+    chance = np.random.default_rng(3)
+    values = {
+        layer: {name: chance.random(size, "f") for name, size in of.items()} for layer, of in sizes.items()
+    }
+    write_keras(values, path)
+    found = []
+    for net in (None, tiny_net(input_shape=(24, 24, 3), classes=3), tiny_net(input_shape=(24, 24, 1))):
+        source = restore.open_application(path, entry, net)
+        found.append({name: source.read(name).tolist() for name in source.shapes})
+    return found
+
+
+NORMALIZATION = ("gamma", "beta", "moving_mean", "moving_variance")
+
+
+def test_a_network_that_is_built_names_the_weights_of_a_file(
+    in_own_child: Any, entry: Pretrained, tmp_path: Path
+) -> None:
+    of_file, of_built, of_another = in_own_child(_opened, tmp_path / "tiny.h5", entry)
+    assert of_built == of_file and list(of_built) == list(of_file)
+    assert of_another == of_file, "a network that differs is not used"
 
 
 def test_missing_weights_are_explained(fail: Any, entry: Pretrained, colors: Path, tmp_path: Path) -> None:
