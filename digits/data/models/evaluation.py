@@ -119,7 +119,7 @@ EVALUATIONS = ResultFolders(
     arrays=_arrays,
 )
 folder_of, load, load_all = EVALUATIONS.folder_of, EVALUATIONS.load, EVALUATIONS.load_all
-load_array = EVALUATIONS.load_array
+load_array, load_arrays = EVALUATIONS.load_array, EVALUATIONS.load_arrays
 
 
 def has_predictions(model_folder: Path, name: str) -> bool:

@@ -20,6 +20,8 @@ Result = TypeVar("Result", bound=Struct)
 
 # Of a result that is named after its snapshot.
 NAME = re.compile(r"(?a:[\w-][\w.-]{0,200})\Z")
+# A running evaluation replaces its result every few seconds.
+_ATTEMPTS = 5
 
 
 class ArrayFormat(NamedTuple):
@@ -68,6 +70,25 @@ class ResultFolders(Generic[Result]):
 
     def load_array(self, model_folder: Path, name: str, file_name: str) -> NDArray[Any]:
         """Load one of the arrays of a result; raises UnreadableFile, also if there is none like it."""
-        path = self.folder_of(model_folder, name) / file_name
-        dtype, shape = self.arrays(self.load(model_folder, name))[file_name]
+        (array,) = self.load_arrays(model_folder, name, file_name)
+        return array
+
+    def load_arrays(self, model_folder: Path, name: str, *file_names: str) -> list[NDArray[Any]]:
+        """Load arrays of a result, all of the same state, though a later one may replace it; see `load_array`."""
+        folder = self.folder_of(model_folder, name)
+        for attempt in range(1, _ATTEMPTS + 1):
+            result = self.load(model_folder, name)
+            formats = self.arrays(result)
+            try:
+                arrays = [self._read(folder / file, model_folder, formats[file]) for file in file_names]
+            except UnreadableFile:
+                if attempt == _ATTEMPTS or self.load(model_folder, name) == result:
+                    raise
+            else:
+                if self.load(model_folder, name) == result:
+                    return arrays
+        raise UnreadableFile(f"The {self.noun} {name} is replaced while it is read")
+
+    def _read(self, path: Path, model_folder: Path, expected: ArrayFormat) -> NDArray[Any]:
+        dtype, shape = expected
         return load_array(path, below=model_folder, max_bytes=self.array_bytes, dtype=dtype, shape=shape)

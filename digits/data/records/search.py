@@ -354,7 +354,10 @@ def _select_evaluated(
     result = evaluation.load(folder.parent / model, name)
     if result.content_hash != manifest.content_hash:
         raise NotFound("This evaluation is of other records.", "Evaluate the model again.")
-    errors = evaluation.load_array(folder.parent / model, name, evaluation.ERRORS_FILE)
+    files = [evaluation.ERRORS_FILE]
+    if manifest.target.labels and evaluation.has_predictions(folder.parent / model, name):
+        files += [evaluation.PREDICTIONS_FILE, evaluation.TARGETS_FILE]
+    errors, *predicted = evaluation.load_arrays(folder.parent / model, name, *files)
     mask = masks[result.split][: len(errors)].copy()  # a partial result is that of the first records
     if query.finding:
         rows, _ = _load_finding(folder, manifest, query.finding)
@@ -363,9 +366,8 @@ def _select_evaluated(
     likely = confidences = None
     if query.predicted is not None and result.classes:
         raise NotFound("The classes of this model differ from those of the dataset.", "Remove the filter.")
-    if manifest.target.labels and evaluation.has_predictions(folder.parent / model, name):
-        predictions = evaluation.load_array(folder.parent / model, name, evaluation.PREDICTIONS_FILE)
-        targets = evaluation.load_array(folder.parent / model, name, evaluation.TARGETS_FILE)
+    if predicted:
+        predictions, targets = predicted
         likely, confidences = predictions.argmax(axis=1), predictions.max(axis=1)
         if query.predicted is not None:
             mask &= likely == query.predicted

@@ -78,12 +78,21 @@ class EvaluatedRecords:
     result: Evaluation
 
     @cached_property
+    def _loaded(self) -> list[NDArray[Any]]:
+        """The errors of all records and, if they are numbers, the targets and the predictions."""
+        folder, name = self.job.folder, self.result.name
+        numbers = (evaluations.TARGETS_FILE, evaluations.PREDICTIONS_FILE)
+        files = numbers if evaluations.has_predictions(folder, name) else ()
+        return evaluations.load_arrays(folder, name, evaluations.ERRORS_FILE, *files)
+
+    @cached_property
     def arrays(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
         """The targets and the predictions of all records; None if they are not numbers."""
         try:
-            return self._load(evaluations.TARGETS_FILE), self._load(evaluations.PREDICTIONS_FILE)
+            _, *arrays = self._loaded
         except UnreadableFile:
             return None
+        return (arrays[0], arrays[1]) if arrays else None
 
     def matrix(self) -> NDArray[np.int64] | None:
         """Return the number of records of each true class, by row, and predicted class; None for other kinds."""
@@ -127,12 +136,9 @@ class EvaluatedRecords:
         score = (chosen_threshold(self.result, {}) if threshold is None else threshold) / 100
         return in_thread(self._drawn, items, errors, views_of(dataset.data_kind), manifest, score)
 
-    def _load(self, file: str) -> NDArray[Any]:
-        return evaluations.load_array(self.job.folder, self.result.name, file)
-
     def _mistakes(self, manifest: Manifest, limit: int) -> dict[int, float]:
         """Return the largest errors of mistakes in descending order, by the numbers of their records."""
-        errors = self._load(evaluations.ERRORS_FILE)
+        errors = self._loaded[0]
         is_mistake = errors > 0
         if self.arrays:
             is_mistake &= manifest.target.mistakes(*self.arrays)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import itertools
+import shutil
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from msgspec import Struct
 
 from digits.core.files import UnreadableFile, write_json
+from digits.data.arrays import load_array
+from digits.data.models import result_folders
 from digits.data.models.result_folders import ArrayFormat, ResultFolders
 
 
@@ -59,6 +66,35 @@ def test_an_array_has_the_shape_that_its_result_states(tmp_path: Path) -> None:
             results.load_array(tmp_path, "one", "array.npy")
     np.save(path, np.ones((3, 2), np.float32))
     assert results.load_array(tmp_path, "one", "array.npy").sum() == 6
+
+
+def test_arrays_are_of_one_state_of_a_result_that_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    columns = ArrayFormat(np.dtype(np.float32), (None,))
+    results = dataclasses.replace(RESULTS, arrays=lambda result: {"a.npy": columns, "b.npy": columns})
+    sizes = iter((3, 4, 5))
+
+    def publish() -> None:
+        number = next(sizes)
+        shutil.rmtree(results.folder_of(tmp_path, "one"), ignore_errors=True)
+        save(tmp_path, "one", {"number": number})
+        for name in ("a.npy", "b.npy"):
+            np.save(results.folder_of(tmp_path, "one") / name, np.zeros(number, np.float32))
+
+    def load_then_replace(path: Path, **options: Any) -> Any:
+        array = load_array(path, **options)
+        if path.name == "a.npy":
+            with contextlib.suppress(StopIteration):
+                publish()
+        return array
+
+    publish()
+    monkeypatch.setattr(result_folders, "load_array", load_then_replace)
+    assert [len(array) for array in results.load_arrays(tmp_path, "one", "a.npy", "b.npy")] == [5, 5]
+    sizes = itertools.count(1)
+    with pytest.raises(UnreadableFile, match="The result one is replaced while it is read"):
+        results.load_arrays(tmp_path, "one", "a.npy", "b.npy")
 
 
 def test_an_array_below_another_folder_is_refused(tmp_path: Path) -> None:
