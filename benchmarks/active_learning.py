@@ -1,6 +1,7 @@
 """How many labels the order of the product saves, and how many boxes its proposals save: an oracle labels over HTTP.
 
-    python benchmarks/active_learning.py TASK --folder FOLDER [--seeds 5] [--pool 3000] [--weights FOLDER]
+    python benchmarks/active_learning.py TASK --folder FOLDER [--seeds 5] [--first-seed 0] [--pool 3000]
+        [--weights FOLDER]
 
 FOLDER contains a sample as `digits download-data` writes it. TASK is
 
@@ -71,12 +72,13 @@ def main() -> None:
     parser.add_argument("task", choices=TASKS)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--pool", type=int, default=3000)
     parser.add_argument("--weights", type=Path)
     options = parser.parse_args()
     weights = [f"--weights-source={options.weights.resolve()}"] if options.weights else []
     shares = []
-    for seed in range(options.seeds):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         with tempfile.TemporaryDirectory() as name, product(Path(name), "--data-root=/", *weights) as server:
             task = TASKS[options.task]
             of_kind = _Digits if task.kind == "detection" else _Classes
