@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 # A delay rounds up to one iteration of the event loop, which reads the data that has arrived. With a delay of 0,
 # gevent would run up to 50 other greenlets first.
-_ONE_ITERATION_SECONDS = 1e-6
+ONE_ITERATION_SECONDS = 1e-6
 
 _waiting = BoundedSemaphore(1)
 _began: WeakKeyDictionary[gevent.Greenlet, float] = WeakKeyDictionary()
@@ -82,5 +82,5 @@ def next_turn() -> None:
     Requests that have arrived run first, and only one computation runs per iteration of the event loop.
     """
     with _waiting:
-        gevent.sleep(_ONE_ITERATION_SECONDS)
+        gevent.sleep(ONE_ITERATION_SECONDS)
     begin_turn()

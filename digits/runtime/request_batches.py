@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import gevent
-from gevent.event import AsyncResult
+from gevent.event import AsyncResult, Event
 
 from digits.core.errors import BadRequest, DigitsError, TooBusy, TookTooLong
+from digits.runtime.offload import ONE_ITERATION_SECONDS
 
 MAX_BATCH = 64
 # A batch also ends before its bodies exceed this size, unless it is a single request.
@@ -21,8 +22,9 @@ MAX_BATCH_BYTES = 32_000_000
 MAX_WAITING = 512
 MAX_WAITING_BYTES = 1_000_000_000
 WAIT_SECONDS = 30.0
-# After a batch, wait this long for clients to send their next requests, so that the following batch is full.
-GATHER_SECONDS = 0.005
+# After a batch, wait as long as it took, within these limits, until half of the clients have sent their next requests:
+# one half is answered and received here while the other half is predicted.
+GATHER_SECONDS = (0.005, 0.02)
 
 # Sends a request with attachments to the inference server of the model in a folder; returns its response.
 Exchange = Callable[[Path, dict[str, Any], Sequence[IO[bytes]]], tuple[dict[str, Any], list[bytearray]]]
@@ -77,10 +79,21 @@ class _Queue:
         self.requests: deque[ClientRequest] = deque()
         self.bytes = 0
         self.is_draining = False
+        self._wanted = 0
+        self._has_wanted = Event()
 
     def add(self, request: ClientRequest) -> None:
         self.requests.append(request)
         self.bytes += request.size
+        if len(self.requests) >= self._wanted:
+            self._has_wanted.set()
+
+    def wait_for(self, count: int, seconds: float) -> None:
+        """Wait until there are ``count`` requests, at most for ``seconds``."""
+        if len(self.requests) < count:
+            self._wanted = count
+            self._has_wanted.clear()
+            self._has_wanted.wait(seconds)
 
     def take(self, count: int, max_bytes: int) -> list[ClientRequest]:
         """Remove the first request and up to ``count`` - 1 others, as long as their bodies fit in ``max_bytes``."""
@@ -151,13 +164,16 @@ class RequestBatches:
     def _drain(self, model_folder: Path, snapshot: str, queue: _Queue) -> None:
         """Predict batches until the queue is empty."""
         try:
-            count = 1
-            while queue.requests:
-                if 1 < count > len(queue.requests):
-                    gevent.sleep(GATHER_SECONDS)
-                batch = queue.take(self._max_batch, self._max_batch_bytes)
-                count = len(batch)
+            clients = 0
+            gevent.sleep(ONE_ITERATION_SECONDS)  # until the requests that have arrived are read
+            while batch := queue.take(self._max_batch, self._max_batch_bytes):
+                began = time.monotonic()
                 self._predict(model_folder, snapshot, batch)
+                # Others are between two requests: forget them gradually.
+                clients = max(len(batch) + len(queue.requests), clients // 2)
+                shortest, longest = GATHER_SECONDS
+                seconds = min(max(shortest, time.monotonic() - began), longest)
+                queue.wait_for(min(clients // 2, self._max_batch), seconds)
         finally:
             queue.is_draining = False
             self._queues.pop((model_folder, snapshot), None)

@@ -75,6 +75,7 @@ from digits.web.security.secrets import read_or_make_secret
 from digits.web.security.sessions import shown_username
 from digits.web.services import Services
 from digits.web.serving import views as serving_views
+from digits.web.serving.direct import DirectPredictions
 
 log = logging.getLogger(__name__)
 
@@ -177,7 +178,7 @@ def create_app(
     auth.on_logout.append(services.live.disconnect)
     # The gate is the outermost layer: nothing, not even the socket, can be reached without it.
     app.wsgi_app = Gate(  # type: ignore[method-assign]
-        app.wsgi_app,
+        DirectPredictions(app),
         bind_host=settings.host,
         allowed_hosts=settings.allowed_hosts,
         auth=auth,

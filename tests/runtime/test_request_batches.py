@@ -55,10 +55,11 @@ def ask(batches: RequestBatches, body: bytes) -> bytes:
 
 
 def ask_all(batches: RequestBatches, bodies: Sequence[bytes]) -> list[gevent.Greenlet]:
+    """Ask in turn; the first request is the first batch."""
     waiting = []
     for body in bodies:
         waiting.append(gevent.spawn(ask, batches, body))
-        gevent.sleep(0)
+        gevent.sleep(0.002)  # the first batch waits for one iteration of the event loop
     return waiting
 
 
@@ -72,6 +73,36 @@ def test_requests_that_arrive_during_a_batch_are_predicted_together() -> None:
     assert [greenlet.value for greenlet in waiting] == [b"1", b"2", b"3", b"4", b"5"]
     assert server.batches == [[b"1"], [b"2", b"3", b"4"], [b"5"]]
     assert sizes == [1, 3, 1]
+
+
+def test_requests_that_arrive_together_are_predicted_together() -> None:
+    server = Server()
+    server.go.set()
+    batches = RequestBatches(server.exchange)
+    waiting = [gevent.spawn(ask, batches, body) for body in (b"1", b"2", b"3")]
+    gevent.joinall(waiting)
+    assert [greenlet.value for greenlet in waiting] == [b"1", b"2", b"3"]
+    assert server.batches == [[b"1", b"2", b"3"]]
+
+
+def test_a_batch_waits_for_clients_that_ask_again_as_long_as_the_batch_before_took() -> None:
+    server = Server()
+
+    def exchange(*arguments: Any) -> tuple[dict[str, Any], list[bytearray]]:
+        gevent.sleep(0.015)
+        return server.exchange(*arguments)
+
+    server.go.set()
+    batches = RequestBatches(exchange)
+
+    def client(number: int) -> None:
+        for _ in range(10):
+            ask(batches, bytes([number]))
+            gevent.sleep(0.006 + 0.0005 * number)  # until it has read the answer and asks again
+
+    gevent.joinall([gevent.spawn(client, number) for number in range(8)], raise_error=True)
+    assert sum(map(len, server.batches)) == 80
+    assert [len(batch) for batch in server.batches].count(1) <= 2
 
 
 def test_batches_are_bounded_by_the_size_of_the_bodies() -> None:

@@ -101,7 +101,7 @@ def append(upload_id: str) -> Response:
         raise BadRequest("The header Upload-Offset must be a number.")
     if int(offset) + (request.content_length or 0) > max(upload.record.length, int(offset)):
         raise TooLarge(f"There is more data than the announced {upload.record.length:,} bytes.")
-    services().uploads.receive(upload, int(offset), pieces_of_body())
+    services().uploads.receive(upload, int(offset), pieces_of_body(request.environ))
     return _answer(204, {"Upload-Offset": str(upload.offset), **_expiry(upload)})
 
 

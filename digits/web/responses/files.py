@@ -62,10 +62,11 @@ def archive_response(name: str, ending: str, pieces: Iterator[bytes]) -> Respons
 def large_response(parts: Sequence[bytes | bytearray], headers: Mapping[str, str]) -> Response:
     """Return a response whose body is the ``parts``, one after the other, without copying them as a whole."""
     length = str(sum(map(len, parts)))
-    return Response(_pieces(parts), headers={**headers, "Content-Length": length})
+    return Response(pieces_of(parts), headers={**headers, "Content-Length": length})
 
 
-def _pieces(parts: Sequence[bytes | bytearray]) -> Iterator[bytes]:
+def pieces_of(parts: Sequence[bytes | bytearray]) -> Iterator[bytes]:
+    """Yield the ``parts`` in pieces that are not too long to copy."""
     for part in parts:
         for start in range(0, len(part), _PIECE_BYTES):
             yield bytes(part[start : start + _PIECE_BYTES])

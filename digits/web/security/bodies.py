@@ -23,7 +23,7 @@ from werkzeug.wsgi import LimitedStream
 from digits.data import loose_json
 from digits.runtime.offload import in_thread
 from digits.web.loop_watch import request_line
-from digits.web.security.environ import FORM, MULTIPART, Environ
+from digits.web.security.environ import FORM, MULTIPART, Environ, media_type
 
 _log = logging.getLogger(__name__)
 
@@ -92,10 +92,9 @@ class Body(LimitedStream):
 
 def is_streamed(environ: Environ) -> bool:
     """Return whether the application reads the body in pieces instead of keeping it in memory."""
-    media_type = str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
-    path = str(environ.get("PATH_INFO", ""))
-    return media_type == MULTIPART or (
-        media_type != FORM and (path.startswith(STREAMED_PATHS) or path.endswith(STREAMED_PATHS))
+    type_, path = media_type(environ), str(environ.get("PATH_INFO", ""))
+    return type_ == MULTIPART or (
+        type_ != FORM and (path.startswith(STREAMED_PATHS) or path.endswith(STREAMED_PATHS))
     )
 
 
@@ -215,7 +214,7 @@ class BoundedRequest(flask.Request):
         raise BadRequest(f"The request body is not valid JSON{f': {e}' if e else ''}.")
 
 
-def pieces_of_body() -> Iterator[bytes]:
-    """Yield the body of this request in pieces, for views at the gate's ``STREAMED_PATHS``."""
-    while piece := flask.request.environ["wsgi.input"].read(PIECE_BYTES):
+def pieces_of_body(environ: Environ) -> Iterator[bytes]:
+    """Yield the body of a request in pieces, for views at the gate's ``STREAMED_PATHS``."""
+    while piece := environ["wsgi.input"].read(PIECE_BYTES):
         yield piece

@@ -32,6 +32,11 @@ def query_of(environ: Environ) -> list[tuple[str, str]]:
     return parse_qsl(environ.get("QUERY_STRING", ""), keep_blank_values=True)
 
 
+def media_type(environ: Environ) -> str:
+    """Return the media type of the body, without its parameters."""
+    return str(environ.get("CONTENT_TYPE", "")).partition(";")[0].strip().lower()
+
+
 def is_upgrade(environ: Environ) -> bool:
     """Return whether gevent or Socket.IO would treat this as a websocket request."""
     values = (environ.get("HTTP_UPGRADE", ""), environ.get("HTTP_CONNECTION", ""))

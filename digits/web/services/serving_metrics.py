@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from flask import Response, after_this_request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 # In seconds.
@@ -45,20 +44,18 @@ class ServingMetrics:
 
     @contextmanager
     def request(self, model: str) -> Iterator[None]:
-        """Record the duration of the current request, handled by the block, and the status of its response."""
+        """Record the duration of a request, handled by the block."""
         began = time.perf_counter()
-
-        @after_this_request
-        def count(response: Response) -> Response:
-            self._requests.labels(model, response.status_code).inc()
-            return response
-
         self._active.inc()
         try:
             yield
         finally:
             self._active.dec()
             self._latency.labels(model).observe(time.perf_counter() - began)
+
+    def answered(self, model: str, status: int) -> None:
+        """Record the ``status`` of a response."""
+        self._requests.labels(model, status).inc()
 
     def predicted(self, model: str, images: int) -> None:
         """Record the number of ``images`` predicted."""

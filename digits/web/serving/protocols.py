@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable
 from io import BytesIO
+from typing import IO
 
-from flask import Response, request
+from flask import request
 
 from digits.core.errors import BadRequest
 from digits.core.messages import JSON_LENGTH
@@ -17,13 +19,14 @@ from digits.core.model_job import ModelJob
 from digits.data.manifest import Manifest
 from digits.runtime.request_batches import Answer, ClientRequest
 from digits.web.jobs import serializers
-from digits.web.responses.files import large_response
 from digits.web.security.bodies import pieces_of_body
-from digits.web.security.environ import MULTIPART
+from digits.web.security.environ import Environ
+from digits.web.services import require_tensorflow, services
 
 # Larger bodies are kept on disk.
 SPOOLED_BYTES = 1_000_000
 _LENGTH = re.compile(r"[0-9]{1,12}", re.ASCII)
+_JSON_LENGTH = f"HTTP_{JSON_LENGTH.upper().replace('-', '_')}"
 
 
 def manifest_of(job: ModelJob) -> Manifest:
@@ -39,22 +42,26 @@ def manifest_of(job: ModelJob) -> Manifest:
     return manifest
 
 
-def client_request(name: str, format_: str = "json") -> ClientRequest:
-    """Return this request to the model ``name``, whose body is in ``format_`` unless it is a multipart form.
+def answer(name: str, job: ModelJob, snapshot: str, read: Callable[[], ClientRequest]) -> Answer:
+    """Return the answer of a model, called ``name``, to the request that ``read`` returns, and count its images."""
+    require_tensorflow()
+    manifest_of(job)
+    found = services().batches.predict(job.folder, snapshot, read())
+    services().serving_metrics.predicted(name, found.images)
+    return found
 
-    Raises BadRequest.
-    """
-    # Files are read only from multipart bodies: clients may send JSON with any other Content-Type, as curl -d does.
-    if request.mimetype == MULTIPART:
-        return _uploads(name)
-    if request.headers.get("Content-Encoding", "identity") != "identity":
+
+def body_of(environ: Environ, name: str, format_: str = "json") -> ClientRequest:
+    """Return the request to the model ``name`` whose body is in ``format_``. Raises BadRequest."""
+    if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
         raise BadRequest("Compressed requests are not supported.", "Send them without compression.")
-    length = request.headers.get(JSON_LENGTH)
+    length = environ.get(_JSON_LENGTH)
     if length is not None and not _LENGTH.fullmatch(length):
         raise BadRequest(f"The header {JSON_LENGTH} must be a number.")
-    body = tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115 - the request owns it
+    is_small = int(environ.get("CONTENT_LENGTH") or SPOOLED_BYTES) < SPOOLED_BYTES
+    body: IO[bytes] = BytesIO() if is_small else tempfile.SpooledTemporaryFile(SPOOLED_BYTES)  # noqa: SIM115
     try:
-        for piece in pieces_of_body():
+        for piece in pieces_of_body(environ):
             body.write(piece)
     except BaseException:
         body.close()
@@ -62,7 +69,7 @@ def client_request(name: str, format_: str = "json") -> ClientRequest:
     return ClientRequest(format_, name, [body], None if length is None else int(length))
 
 
-def _uploads(name: str) -> ClientRequest:
+def uploads(name: str) -> ClientRequest:
     """Return the uploaded images of this request. Raises BadRequest if there are none."""
     files = [file for field in request.files for file in request.files.getlist(field) if file.filename]
     if not files:
@@ -75,8 +82,3 @@ def _uploads(name: str) -> ClientRequest:
         # Flask closes it at the end of the request, which may be before that of the batch.
         file.stream = BytesIO()
     return ClientRequest("files", name, streams)
-
-
-def response(answer: Answer) -> Response:
-    """Return the response to a client, without copying it as a whole."""
-    return large_response([answer.body], answer.headers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from flask import Blueprint, Response, jsonify, request, url_for
+from flask import Blueprint, Response, after_this_request, jsonify, request, url_for
 from gevent.lock import BoundedSemaphore
 from prometheus_client import CONTENT_TYPE_LATEST
 from werkzeug.wrappers import Response as AnyResponse
@@ -19,13 +19,16 @@ from digits.data.manifest import Manifest
 from digits.data.models import production
 from digits.data.models.production import Production
 from digits.runtime.offload import in_thread
+from digits.runtime.request_batches import ClientRequest
 from digits.web.jobs import serializers
 from digits.web.jobs.access import check_owner
 from digits.web.jobs.snapshots import snapshot_of
 from digits.web.resources.actions import Removed
 from digits.web.resources.serving import ProductionModel, ProductionModels, Promoted, ServedModel, Tensor
+from digits.web.responses.files import large_response
 from digits.web.responses.representation import render_in_turns, respond, returns, twin
-from digits.web.services import require_tensorflow, services
+from digits.web.security.environ import MULTIPART
+from digits.web.services import services
 from digits.web.serving import protocols as serving
 
 blueprint = Blueprint("serving", __name__)
@@ -53,33 +56,41 @@ def predict(job_id: str) -> Response:
 @blueprint.post("/serve/<name>/v1/models/<model>/versions/<version>:predict", endpoint="tensorflow_version")
 def serve(name: str, model: str = "", version: str = "") -> Response:
     """Predict from the images in the body with a production model."""
-    job, entry = _production(name, version)
+    job, entry = production_model(name, version)
     return _answer(name, job, entry.snapshot)
 
 
 def _answer(name: str, job: ModelJob, snapshot: str, format_: str = "json") -> Response:
-    require_tensorflow()
     metrics = services().serving_metrics
+
+    @after_this_request
+    def count(response: Response) -> Response:
+        metrics.answered(name, response.status_code)
+        return response
+
+    def read() -> ClientRequest:
+        # Files are read only from multipart bodies: clients may send JSON with any other Content-Type, as curl -d does.
+        if request.mimetype == MULTIPART:
+            return serving.uploads(name)
+        return serving.body_of(request.environ, name, format_)
+
     with metrics.request(name):
-        serving.manifest_of(job)
-        config = serving.client_request(name, format_)
-        answer = services().batches.predict(job.folder, snapshot, config)
-        metrics.predicted(name, answer.images)
-        return serving.response(answer)
+        answer = serving.answer(name, job, snapshot, read)
+    return large_response([answer.body], answer.headers)
 
 
 @blueprint.post("/serve/<name>/v2/models/<model>/infer")
 @blueprint.post("/serve/<name>/v2/models/<model>/versions/<version>/infer", endpoint="infer_version")
 def infer(name: str, model: str, version: str = "") -> Response:
     """Handle a KServe V2 inference request."""
-    job, entry = _production(name, version)
+    job, entry = production_model(name, version)
     return _answer(name, job, entry.snapshot, "kserve")
 
 
 @blueprint.get("/serve/<name>/v2")
 def server_metadata(name: str) -> Response:
     """Return KServe server metadata."""
-    _production(name, is_needed=False)
+    production_model(name, is_needed=False)
     return jsonify(name="digits", version=__version__, extensions=["binary_tensor_data"])
 
 
@@ -90,7 +101,7 @@ def server_metadata(name: str) -> Response:
 @returns(ServedModel)
 def describe(name: str, model: str = "", version: str = "") -> Response:
     """Return the inputs, outputs and labels of a production model as KServe model metadata."""
-    job, entry = _production(name, version)
+    job, entry = production_model(name, version)
     manifest = serving.manifest_of(job)
     inputs, outputs = _shapes(manifest)
     served = ServedModel(
@@ -110,7 +121,7 @@ def describe(name: str, model: str = "", version: str = "") -> Response:
 @blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>/metadata", endpoint="metadata_version")
 def metadata(name: str, model: str, version: str = "") -> Response:
     """Return the signature of a production model as TensorFlow Serving metadata."""
-    job, entry = _production(name, version)
+    job, entry = production_model(name, version)
     inputs, outputs = _shapes(serving.manifest_of(job))
     signature = {
         "inputs": {INPUT: _tensor_info(INPUT, inputs)},
@@ -140,7 +151,7 @@ def _tensor_info(name: str, shape: list[int]) -> dict[str, Any]:
 @blueprint.get("/serve/<name>/v2/health/live")
 def live(name: str) -> Response:
     """Return status 200 if the production name exists."""
-    _production(name, is_needed=False)
+    production_model(name, is_needed=False)
     return jsonify(name=name, live=True)
 
 
@@ -149,7 +160,7 @@ def live(name: str) -> Response:
 @blueprint.get("/serve/<name>/v2/models/<model>/versions/<version>/ready", endpoint="version_ready")
 def ready(name: str, model: str = "", version: str = "") -> Response:
     """Return status 200 if the production model and its snapshot exist."""
-    _production(name, version)
+    production_model(name, version)
     return jsonify(name=name, ready=True, live=True)
 
 
@@ -157,7 +168,7 @@ def ready(name: str, model: str = "", version: str = "") -> Response:
 @blueprint.get("/serve/<name>/v1/models/<model>/versions/<version>", endpoint="version_status")
 def status(name: str, model: str, version: str = "") -> Response:
     """Return the status of a production model in the format of TensorFlow Serving."""
-    _, entry = _production(name, version)
+    _, entry = production_model(name, version)
     current = {"version": epoch_label(entry.epoch), "state": "AVAILABLE"}
     return jsonify(model_version_status=[{**current, "status": {"error_code": "OK", "error_message": ""}}])
 
@@ -208,7 +219,7 @@ def promote(job_id: str) -> AnyResponse:
 @returns(Removed)
 def remove(name: str) -> Response:
     """Remove a production name."""
-    job, _ = _production(name, is_needed=False)
+    job, _ = production_model(name, is_needed=False)
     if job is not None:
         check_owner(job)
     with _changing:
@@ -249,7 +260,7 @@ def _damaged(error: UnreadableFile) -> Unavailable:
     )
 
 
-def _production(name: str, version: str = "", *, is_needed: bool = True) -> tuple[Any, Production]:
+def production_model(name: str, version: str = "", *, is_needed: bool = True) -> tuple[Any, Production]:
     """Return the model job and the entry of a production name.
 
     If the model was deleted, returns None for the job, or raises NotFound if it ``is_needed``, as for a deleted

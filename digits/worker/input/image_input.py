@@ -55,7 +55,7 @@ def _read(
         geometry = images.Geometry(picture.size, width, height, manifest.resize_mode, padded)
         if padded:
             picture = picture.pad(*padded)
-        if is_reduced:
+        if is_reduced or picture.size == (width, height):
             return picture.resize(width, height, geometry.mode), geometry
         return images.as_pixels(images.resize_image(picture.image, width, height, geometry.mode)), geometry
     except (images.UnusableImage, OSError) as error:

@@ -281,6 +281,27 @@ def test_errors_before_the_prediction_are_json(site: Site, served: str, monkeypa
     assert answer.status_code == 413 and "larger than the limit" in answer.get_json()["error"]
 
 
+@pytest.mark.parametrize("path", ["", "/v1/models/bars:predict", "/v2/models/bars/infer", "-missing"])
+@pytest.mark.parametrize("body", ['{"instances": [{"b64": "IMAGE"}]}', '{"instances": []}', "["])
+def test_the_views_answer_like_the_middleware_before_them(site: Site, served: str, path: str, body: str):
+    # Flask handles requests with a query.
+    sent = body.replace("IMAGE", text(file_of(site, "left")))
+    direct, view = (
+        site.client.post(f"{served}{path}{query}", data=sent, content_type="application/json")
+        for query in ("", "?by=view")
+    )
+    assert (direct.status_code, direct.get_json()) == (view.status_code, view.get_json())
+    assert sorted(direct.headers.keys()) == sorted(view.headers.keys())
+    assert direct.content_type == view.content_type
+    counted = f'digits_serve_requests_total{{model="bars",status="{direct.status_code}"}}'
+    count = [
+        float(line.rpartition(" ")[2])
+        for line in site.client.get("/serve/metrics").text.splitlines()
+        if line.startswith(counted)
+    ]
+    assert path == "-missing" or count[0] >= 2
+
+
 def test_a_large_body_is_kept_on_disk(site: Site, served: str):
     pixels = [pixels_of(site, name).tolist() for name in CLASSES] * 150
     body = json.dumps({"instances": pixels})
