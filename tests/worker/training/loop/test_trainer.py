@@ -21,7 +21,7 @@ from digits.core.model_job import trace_name, traced_steps
 from digits.core.resume_point import resume_points
 from tests.worker import networks
 from tests.worker.conftest import gradient, snapshot, write_dataset
-from tests.worker.lazily import memory, predictor
+from tests.worker.lazily import feeds, memory, predictor
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
@@ -96,6 +96,7 @@ def test_a_network_file_system_that_fails_is_reported_and_the_training_resumes_w
     fail: Any, resume: Any, train: Any, gradients: Path, often: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr(feeds, "_AHEAD_BYTES", 0)  # reading keeps pace with the steps
     expected = train(networks.LINEAR, name="local")
     monkeypatch.setattr(file_systems, "is_network", lambda path: path == gradients)
     pread, reads = os.pread, itertools.count()
