@@ -7,7 +7,8 @@ import { Zoom } from './zoom.js';
 const DRAG_DISTANCE = 4;
 
 /**
- * Subclasses are what people label. `load(entry, about)` shows an entry of the log or a proposal; `value` is what is posted;
+ * Subclasses are what people label. `load(entry, about)` shows an entry of the log or a proposal, and `replace(entry, about)`
+ * does so as one change of the image, which can be undone; `value` is what is posted;
  * `choose(id)` applies a class, `chosen` are those to mark, and `classKeys` their keys. `missing` says what an answer lacks.
  * `tools` are [name, title, key, what it does], and `keys` [[keys in words, what they do, {key: act}]].
  *

@@ -2,7 +2,7 @@
 
 import { toast } from './dialog.js';
 import { button, element } from './element.js';
-import { countOf } from './format.js';
+import { ago, countOf } from './format.js';
 import { RequestError, formData, getJson, request, uniqueName, wordsOf } from './http.js';
 import { boundTo, keysOf, listOf, nameOf, typesText } from './label_keys.js';
 import { KINDS } from './label_values.js';
@@ -15,6 +15,7 @@ import { bounds } from './shapes.js';
 const IDLE_SECONDS = 30;
 // The list of a crowd would take longer to draw than its objects.
 const LISTED = 200;
+const STATES = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
 
 const find = (id) => document.getElementById(id);
 const box = find('label');
@@ -123,10 +124,43 @@ function refused({ n }, error) {
   });
 }
 
-function wordsOfEntry({ state, objects, label, labels: several, numbers, mask }) {
-  const name = (index) => classes[index]?.name ?? index;
-  const words = objects ? countOf(objects.length, 'object') : several ? several.map(name).join(', ') || 'no label' : numbers ? Object.values(numbers).join(', ') : mask ? 'a mask' : label === undefined ? '' : name(label);
-  return words ? `${state}, ${words}.` : `${state}.`;
+function wordsOfEntry({ state, objects, label, labels, numbers, mask }) {
+  const name = (id) => classes[id]?.name ?? id;
+  const several = (ids, none = '') => [...new Set(ids)].map(name).join(', ') || none;
+  const words = objects ? [countOf(objects.length, 'object'), several(objects.map((object) => object.class))].filter(Boolean).join(': ')
+    : mask ? several(labels, 'a mask') : labels ? several(labels, 'no label') : numbers ? Object.entries(numbers).map(([id, value]) => `${name(id)} ${value}`).join(', ') : label === undefined ? '' : name(label);
+  return `${STATES[state]}${words && ', '}${words}.`;
+}
+
+// History
+
+let older = null;
+
+/** Shows the saved entries of the image, the newest first. */
+async function openHistory() {
+  await encoded;
+  await outbox.flush();
+  turn(async () => {
+    find('label-history').querySelector('ul').replaceChildren();
+    await listEntries();
+    find('label-history').showModal();
+  });
+}
+
+/** Lists entries `before` one: each stroke of a mask is one, so there may be many. */
+async function listEntries(before = '') {
+  const found = await getJson(`${current.url}/history.json?before=${before}`);
+  const row = (entry) => {
+    const { at, by, state, source, rev } = entry;
+    const [words, model] = [wordsOfEntry(entry), found.models[source?.split('/')[0]]];
+    const when = element('time', { datetime: new Date(1000 * at).toISOString(), title: new Date(1000 * at).toLocaleString('en') }, ago(at));
+    const restore = button('button button-small', 'Restore', () => (find('label-history').close(), turn(() => canvas.replace(entry, current))));
+    restore.setAttribute('aria-label', `Restore: ${words}`);
+    return element('li', 'row row-apart row-nowrap', element('div', '', element('b', '', words), element('p', 'small muted', when, by && ` · ${by}`, model ? ` · Proposed by: ${model}` : '')), rev < current.rev && ['labeled', 'reviewed'].includes(state) ? restore : '');
+  };
+  find('label-history').querySelector('ul').append(...(found.entries.length ? found.entries.map(row) : [element('li', 'small', 'None.')]));
+  older = found.before;
+  find('label-older').hidden = !older;
 }
 
 // Images
@@ -142,6 +176,9 @@ async function turn(act) {
   canvas.isLocked = true;
   try {
     await act();
+  } catch (error) {
+    if (!(error instanceof RequestError)) throw error;
+    toast(wordsOf(error), 'danger');
   } finally {
     canvas.isLocked = false;
   }
@@ -218,10 +255,7 @@ async function copyPrevious() {
     const entry = await getJson(`${url}/images/${n}.json`);
     if (entry.state !== 'labeled' && entry.state !== 'reviewed') continue;
     if (entry.objects) canvas.paste(entry.objects);
-    else {
-      await canvas.load(entry, { ...current, url: `${url}/images/${n}` });
-      save();
-    }
+    else await canvas.replace(entry, { ...current, url: `${url}/images/${n}` });
     return;
   }
   toast('None of the 20 images before this one is labeled.', 'info');
@@ -260,6 +294,8 @@ const actions = {
   smaller: () => canvas.resize(-1),
   larger: () => canvas.resize(1),
   fit: () => canvas.zoom.reset(),
+  history: openHistory,
+  older: () => turn(() => listEntries(older)),
   help: () => find('label-help').showModal(),
   search: find('label-search')?.hidden === false && (() => find('label-search').focus()),
   unsaved: () => find('label-problems').showModal(),
@@ -291,8 +327,7 @@ function shown() {
   for (const item of pressed.splice(0)) item.setAttribute('aria-pressed', 'false');
   pressed.push(...canvas.chosen.map((id) => classButtons.get(id)).filter(Boolean));
   for (const item of pressed) item.setAttribute('aria-pressed', 'true');
-  const words = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
-  find('label-state').textContent = words[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
+  find('label-state').textContent = STATES[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
   find('label-eraser')?.setAttribute('aria-pressed', String(canvas.isErasing));
   find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
   if (canvas.objects) listObjects();

@@ -38,6 +38,10 @@ class Values extends ImageCanvas {
     this.changed();
   }
 
+  replace(entry) {
+    this.change(this.read(entry));
+  }
+
   /** Changes what is chosen, which can be undone. */
   change(chosen) {
     this.changes.add(this.chosen, chosen);

@@ -69,6 +69,16 @@ export class Mask {
     this.#before = new Map();
   }
 
+  /** Sets all pixels to those of another mask of the same size. */
+  replace({ pixels }) {
+    const tiles = Math.ceil(this.width / TILE) * Math.ceil(this.height / TILE);
+    for (let key = 0; key < tiles; key++) {
+      const differs = this.#rowsOf(key).some(([start, end]) => pixels.subarray(start, end).some((value, at) => value !== this.pixels[start + at]));
+      if (differs) this.#before.set(key, this.#tile(key));
+    }
+    this.pixels.set(pixels);
+  }
+
   /** Paints all pixels at most `radius` from the line between two places. */
   stroke(a, b, radius, value) {
     const reach = Math.max(FINEST, radius);

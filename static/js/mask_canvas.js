@@ -2,7 +2,7 @@
 
 import { Changes } from './changes.js';
 import { DrawingCanvas } from './drawing_canvas.js';
-import { request } from './http.js';
+import { RequestError, request } from './http.js';
 import { BACKGROUND, FINEST, IGNORED, Mask } from './mask.js';
 
 const MAX_RADIUS = 500;
@@ -46,16 +46,25 @@ export class MaskCanvas extends DrawingCanvas {
     this.draw();
   }
 
-  /** `mask` is a file, or the name of one that the server has. */
-  async load({ mask, rev }, { url, width, height }) {
-    const file = typeof mask === 'string' ? await (await request(`${url}/mask?${rev ? `rev=${rev}` : 'proposed=1'}`)).blob() : mask;
-    const loaded = file ? await Mask.fromPng(file) : new Mask(width, height);
+  async load(entry, about) {
+    const loaded = await read(entry, about);
+    const { width, height } = loaded;
     this.cancel();
     this.changes.clear();
     this.mask = loaded;
     this.radius ||= Math.min(MAX_RADIUS, Math.max(FINEST, Math.min(width, height) / BRUSHES));
     this.setSize(width, height);
     this.shown();
+  }
+
+  async replace(entry, about) {
+    const loaded = await read(entry, about);
+    const { width, height } = this.mask;
+    if (loaded.width !== width || loaded.height !== height) throw new RequestError(`The mask has ${loaded.width}×${loaded.height} pixels, but the image has ${width}×${height}.`);
+    this.cancel();
+    this.mask.replace(loaded);
+    this.changes.add(...(this.mask.commit() ?? [[], []]));
+    this.#changed();
   }
 
   get value() {
@@ -154,4 +163,10 @@ export class MaskCanvas extends DrawingCanvas {
     this.layer.getContext('2d').putImageData(this.picture, 0, 0);
     context.drawImage(this.layer, 0, 0, width, height);
   }
+}
+
+/** The mask of an entry: a file, or the name of one that the server has. */
+async function read({ mask, rev }, { url, width, height }) {
+  const file = typeof mask === 'string' ? await (await request(`${url}/mask?${rev ? `rev=${rev}` : 'proposed=1'}`)).blob() : mask;
+  return file ? Mask.fromPng(file) : new Mask(width, height);
 }

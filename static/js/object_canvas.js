@@ -54,8 +54,13 @@ export class ObjectCanvas extends DrawingCanvas {
   load({ objects = [] }, { width, height }) {
     this.cancel();
     this.changes.clear();
-    this.#show({ objects: objects.map((object) => ({ ...object, id: uniqueName() })), selectedId: null });
+    this.#show({ objects: named(objects), selectedId: null });
     this.setSize(width, height);
+  }
+
+  replace({ objects = [] }) {
+    this.cancel();
+    this.#commit(named(objects), null);
   }
 
   /** The objects without what only this page needs. */
@@ -342,6 +347,8 @@ function paintText(context, words, x, y) {
   context.fillStyle = '#ffffff';
   context.fillText(words, x + 2, y);
 }
+
+const named = (objects) => objects.map((object) => ({ ...object, id: uniqueName() }));
 
 /** Shapes with hundredths of a pixel: more is noise of the pointer. */
 function rounded({ box, rings, ...rest }) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import urllib.request
@@ -10,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, Response, Route, expect
 
 from tests.browser.conftest import SCHEMES, PageFaults, ServerProcess, check_accessibility, finished
 from tests.site import bars
@@ -160,6 +162,56 @@ def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos:
     assert undone["state"] == "unlabeled" and "label" not in undone
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def test_the_history_of_an_image_is_shown_and_restored_with_keys(
+    page: Page, page_faults: PageFaults, photos: Path
+) -> None:
+    url = start(page, photos, "Object detection", "bar\nspot")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    draw(page, 0.25, 0.25, 0.75, 0.5)
+    first = saved(page)["objects"]
+    page.keyboard.press("2")
+    assert saved(page)["objects"] != first
+    press(page, page.get_by_role("button", name="History"))
+    dialog = page.get_by_role("dialog", name="History")
+    expect(dialog.get_by_role("listitem")).to_have_text(
+        [re.compile(r"Labeled, 1 object: spot\.just now$"), re.compile(r"Labeled, 1 object: bar\.just now")]
+    )
+    check_all(page)
+    press(page, dialog.get_by_role("button", name="Restore"))
+    expect(dialog).to_be_hidden()
+    restored = saved(page)
+    assert (restored["objects"], restored["rev"]) == (first, 3)
+    page.keyboard.press("Control+z")
+    (undone,) = saved(page)["objects"]
+    assert undone["class"] == 1
+
+    # Masks, too, whose strokes are many entries.
+    url = start(page, photos, "Semantic segmentation", "bar\nspot")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    draw(page, 0.2, 0.5, 0.8, 0.5)
+    bar = picture_of_mask(page, saved(page)["rev"])
+    page.keyboard.press("3")
+    draw(page, 0.2, 0.8, 0.8, 0.8)
+    spot = picture_of_mask(page, saved(page)["rev"])
+    press(page, page.get_by_role("button", name="History"))
+    with page.expect_response(is_save):
+        press(page, dialog.get_by_role("button", name="Restore: Labeled, background, bar."))
+    assert np.array_equal(picture_of_mask(page, 3), bar)
+    with page.expect_response(is_save):
+        page.keyboard.press("Control+z")
+    assert np.array_equal(picture_of_mask(page, 4), spot)
+
+
+def is_save(response: Response) -> bool:
+    return response.request.method == "POST"
+
+
+def picture_of_mask(page: Page, rev: int) -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(page.request.get(f"{page.url}/mask?rev={rev}").body())))
 
 
 def test_numbers_are_saved_one_by_one(page: Page, page_faults: PageFaults, photos: Path) -> None:

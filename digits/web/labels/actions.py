@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +161,12 @@ def described(job: LabelsJob) -> Labels:
         formats=[*job.form.formats],
         warnings=states.warnings,
     )
+
+
+def names_of_models(ids: Iterable[str]) -> dict[str, str]:
+    """Return the names of models that have proposed labels, by id."""
+    jobs = {model: services().store.find(model) for model in ids}
+    return {model: job.name if job else "A deleted model" for model, job in jobs.items()}
 
 
 def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, list[str]]:

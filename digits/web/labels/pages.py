@@ -28,12 +28,19 @@ from digits.web.jobs import serializers
 from digits.web.jobs.activities import panels_of
 from digits.web.jobs.query import Page, page_of
 from digits.web.labels import gain, steps
-from digits.web.labels.actions import SAMPLE, dataset_in, described, filters_of_request, find, sample_above
+from digits.web.labels.actions import (
+    SAMPLE,
+    dataset_in,
+    described,
+    filters_of_request,
+    find,
+    names_of_models,
+    sample_above,
+)
 from digits.web.labels.books import LabelBook, book_of
 from digits.web.responses.representation import render_in_turns
 from digits.web.security.bodies import MAX_BODY_BYTES, MAX_IMAGE_BYTES
 from digits.web.security.sessions import current_username
-from digits.web.services import services
 
 blueprint = Blueprint("label_pages", __name__)
 
@@ -113,7 +120,7 @@ def show(job_id: str) -> str:
         items=in_thread(_items, job, book, page.items, sample is not None),
         has_proposals=book.proposals.run is not None,
         authors=sorted(in_thread(book.log.authors.count)),
-        models=_models(book),
+        models=names_of_models(in_thread(book.log.models.count)),
         step=steps.next_step(job, book),
         first=BATCH,
         proposals=next(panel.state for panel in panels),
@@ -139,12 +146,6 @@ def _batch(book: LabelBook) -> dict[str, Any] | None:
     """Return the batch that was just accepted, for the button that takes it back."""
     count = whole(request.args, "accepted", 0, 0)
     return {"id": request.args.get("batch", "")[:32], "count": count} if count else None
-
-
-def _models(book: LabelBook) -> dict[str, str]:
-    """Return the names of the models that have proposed labels, by id."""
-    jobs = {model: services().store.find(model) for model in in_thread(book.log.models.count)}
-    return {model: job.name if job else "A deleted model" for model, job in jobs.items()}
 
 
 @blueprint.get("/labels/<job_id>/label")

@@ -45,6 +45,7 @@ from digits.web.labels.actions import (
     find,
     freeze_labels,
     name_in,
+    names_of_models,
     start_of,
 )
 from digits.web.labels.books import LEASE_SECONDS, OPEN, book_of
@@ -240,7 +241,8 @@ def history(job_id: str, number: int) -> Response:
 
     found = in_thread(read)
     oldest = found[-1]["rev"] if found else 1
-    return jsonify(LabelHistory(found, oldest if oldest > 1 else None))
+    models = names_of_models({entry["source"].partition("/")[0] for entry in found if "source" in entry})
+    return jsonify(LabelHistory(found, models, oldest if oldest > 1 else None))
 
 
 @blueprint.get("/labels/<job_id>/images/<int:number>/picture")

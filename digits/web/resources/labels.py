@@ -71,9 +71,13 @@ class NextImages(Struct):
 
 
 class LabelHistory(Struct):
-    """The latest entries of an image, the newest first; ``before`` is that of the next request, if there are more."""
+    """The latest entries of an image, the newest first; ``before`` is that of the next request, if there are more.
+
+    ``models`` are the names by id of those in the ``source`` of an entry.
+    """
 
     entries: list[JsonObject]
+    models: dict[str, str]
     before: int | None
 
 

@@ -111,8 +111,9 @@ def test_proposals_are_seen_before_they_are_accepted_and_taken_back_together(
     assert undone.get_json()["count"] == len(open_ones) - 1
     assert {row["n"] for row in rows_of(site, proposed, state="unlabeled")} == open_ones - {corrected}
     assert image(site, proposed, corrected)["label"] == 0
-    history = site.json(f"/labels/{proposed}/images/{max(open_ones)}/history.json")["entries"]
-    assert [entry["state"] for entry in history] == ["unlabeled", "labeled"]
+    history = site.json(f"/labels/{proposed}/images/{max(open_ones)}/history.json")
+    assert [entry["state"] for entry in history["entries"]] == ["unlabeled", "labeled"]
+    assert [*history["models"]] == [history["entries"][1]["source"].split("/")[0]]
 
 
 def test_labels_that_the_model_doubts_are_found(site: Site, proposed: str) -> None:
