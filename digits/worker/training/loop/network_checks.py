@@ -61,8 +61,8 @@ def findings(resources: Resources, steps: Steps, chunk: Chunk) -> list[str]:
 def _of_predictions(resources: Resources, steps: Steps, x: tf.Tensor) -> Iterator[str]:
     """Warn if the prediction for an image depends on chance, or on the other images of its batch."""
     shown, count = steps.shown, int(x.shape[0])
-    if shown.latent:
-        return
+    if shown.latent or shown.built.objectives:
+        return  # it cannot predict from images: what is shown is the network of the validation
     targets = _targets(resources)
     predict = _predictions(targets, shown.function)
     with resources.save_state():

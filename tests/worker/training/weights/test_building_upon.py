@@ -183,7 +183,7 @@ ALL_AT_ONCE = """
 class UserModel(Tower):
     def __init__(self, *args, **kwargs):
         super(UserModel, self).__init__(*args, **kwargs)
-        self.logits = slim.fully_connected(slim.flatten(self.x), self.nclasses, activation_fn=None)
+        self.logits = slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses, activation_fn=None)
         wanted = tf.one_hot(self.y, self.nclasses)
         self.cost = tf.losses.softmax_cross_entropy(wanted, self.logits)
 
