@@ -152,7 +152,7 @@ def start_of(resources: Resources, traced: Traced, first: Mapping[str, float]) -
         first["loss"],
         first.get(CROSS_ENTROPY),
         len(target.labels),
-        bool(resources.recipe.weights),
+        bool(resources.recipe.weights or resources.store.pretrained),
         traced.label_flow.has_normalization,
         tensors_of(target).in_image,
     )

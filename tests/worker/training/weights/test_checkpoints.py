@@ -20,17 +20,16 @@ from tests.worker import networks
 from tests.worker.conftest import Outcome
 from tests.worker.lazily import checkpoints
 
-# The score of each validation, read from a script by its index.
+# The score of each validation, read from a script by its epoch.
 SCRIPTED = networks.classifier(
     "return slim.fully_connected(slim.flatten(self.x / 100.0), self.nclasses)"
 ).replace(
     "accuracy = ",
     """
-        def next_score():
-            with open('../validations', 'a') as file:
-                file.write('x')
-            return np.float32(float(open('../script').read().split()[(os.path.getsize('../validations') - 1) // 3]))
-        score = tf.zeros([]) if self.is_training else tf.reshape(tf.py_func(next_score, [], tf.float32), [])
+        def score_after(step):
+            return np.float32(float(open('../script').read().split()[step // 8]))
+        step = tf.train.get_or_create_global_step()
+        score = tf.zeros([]) if self.is_training else tf.reshape(tf.py_func(score_after, [step], tf.float32), [])
         self.summaries.append(tf.summary.scalar('score', score))
         accuracy = """.strip(),
 )
