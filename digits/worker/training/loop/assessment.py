@@ -121,14 +121,16 @@ def verdict(start: Start, cost: Cost) -> Verdict:
 def warnings(resources: Resources, steps: Steps, first: Mapping[str, float], chunk: Chunk) -> Iterator[str]:
     """Yield the warnings of a training after its ``first`` step, on the batch of ``chunk``.
 
-    Only the size of a standard network can be wrong. Several workers cannot measure a network that one of them runs.
+    Only the size of a standard network can be wrong. Several workers cannot measure a network that one of them runs,
+    and numerics checks must find NaN in the steps themselves.
     """
     traced = steps.first.traced
     for judged in verdicts(start_of(resources, traced, first), cost_of(resources, traced)):
         if judged.level in _WARNINGS:
             advice = judged.advice if resources.standard is None else "Choose a smaller one, or add images."
             yield f"{judged.message} {advice}"
-    if resources.standard is None and resources.config.gang.workers == 1:
+    is_measured = resources.config.gang.workers == 1 and not resources.recipe.numerics_checks
+    if resources.standard is None and is_measured:
         yield from network_checks.findings(resources, steps, chunk)
 
 

@@ -158,7 +158,7 @@ def test_what_only_a_graph_can_run_is_reported(look: Any) -> None:
 def test_a_loss_that_is_no_number_is_reported(look: Any) -> None:
     network = networks.LINEAR.replace("return slim", "model = tf.log(model * 0.0)\n        return slim")
     failure = look(network).failure
-    assert "not a number (NaN) at step 1" in failure.message and "Detect NaN/Inf" in failure.hint
+    assert "not a number (NaN) at the first step" in failure.message and "Detect NaN/Inf" in failure.hint
 
 
 def test_weights_of_a_snapshot_are_used(look: Any, train: Any) -> None:
