@@ -1,6 +1,6 @@
 """What the first step of a training reveals: the assessment of its loss and of the network's size, and its batch.
 
-The preflight returns all of it; a training reports the warnings among it, and goes on.
+The preflight returns all of these; a training only reports the warnings and continues.
 """
 
 from __future__ import annotations

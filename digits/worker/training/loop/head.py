@@ -75,8 +75,8 @@ class Head:
     def prepare(self, first_step: int, count: int, report: Callable[[int, int], None]) -> None:
         """Compute the features that ``count`` steps from ``first_step`` on need, unless they are there.
 
-        Calls ``report`` with the number of batches that are done and that of all. What it raises ends the computation,
-        which begins anew.
+        Calls ``report`` with the number of batches that are done and that of all. If that raises an exception, the
+        next call computes the variant again.
         """
         if not isinstance(self.function, FeatureSteps):
             return

@@ -62,7 +62,7 @@ def _of_predictions(resources: Resources, steps: Steps, x: tf.Tensor) -> Iterato
     """Warn if the prediction for an image depends on chance, or on the other images of its batch."""
     shown, count = steps.shown, int(x.shape[0])
     if shown.latent or shown.built.objectives:
-        return  # it cannot predict from images: what is shown is the network of the validation
+        return  # a network that cannot predict from images is shown as it validates
     targets = _targets(resources)
     predict = _predictions(targets, shown.function)
     with resources.save_state():

@@ -50,7 +50,7 @@ from digits.worker.training.weights.checkpoints import Checkpoints, choose_point
 
 # Maximum time that a stopping worker waits while the lead saves the training, in seconds.
 LEAD_SECONDS = 300.0
-# Steps of at least this many seconds tell how long a training takes.
+# The total time is estimated once steps have taken at least this many seconds.
 TIMED_SECONDS = 5.0
 # Training records that are predicted at the end.
 MAX_RECALLED = 64
