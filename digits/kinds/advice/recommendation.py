@@ -80,8 +80,8 @@ ON_GPU = ("convnext", "efficientnetv2", "resnet50", "efficientnetlite", "mobilen
 class Facts:
     """What is known about a dataset: the name of its ``kind``, the size of its images in pixels and their channels.
 
-    ``images`` contains the number of images of each split, and ``classes`` the names of the classes, as soon as they
-    are known.
+    ``images`` contains the number of images of each split as soon as it is known, and ``classes`` the names of the
+    classes; None if they are not known yet.
     """
 
     kind: str
@@ -89,7 +89,7 @@ class Facts:
     height: int
     channels: int
     images: Mapping[str, int] = field(default_factory=dict)
-    classes: Sequence[str] = ()
+    classes: Sequence[str] | None = ()
 
     @property
     def side(self) -> int:
@@ -483,15 +483,16 @@ _UPRIGHT = {"fliplr": "none", "fliplrud": "flipud"}
 def adapt(settings: Mapping[str, str], facts: Facts) -> Settings:
     """Return ``settings`` without the transformations that the kind does not offer or the images are too small for.
 
-    Horizontal flips are dropped if they would exchange classes. The crop size is dropped unless the images are larger,
-    and the padding for random crops if it exceeds an eighth of their shorter side.
+    Horizontal flips are dropped if they would exchange classes, or might because these are unknown. The crop size is
+    dropped unless the images are larger, and the padding for random crops if it exceeds an eighth of their shorter
+    side.
     """
     offered = _transformations(facts)
     unavailable = {field for name, field in TRANSFORMATION_FIELDS.items() if name not in offered}
     kept = {name: text for name, text in settings.items() if name not in unavailable}
     if "use_mean" in unavailable:
         kept["use_mean"] = "none"
-    if kept.get("aug_flip") in _UPRIGHT and _exchanged(facts):
+    if kept.get("aug_flip") in _UPRIGHT and (facts.classes is None or _exchanged(facts)):
         kept["aug_flip"] = _UPRIGHT[kept["aug_flip"]]
     if kept.get("crop_size") and int(kept["crop_size"]) >= facts.side:
         kept["crop_size"] = ""
@@ -506,7 +507,7 @@ def _transformations(facts: Facts) -> Sequence[Transformation]:
 
 def _exchanged(facts: Facts) -> tuple[str, str] | None:
     """Return two classes that horizontal flips would exchange, if the kind offers these."""
-    return mirrored_pair(facts.classes) if "flip" in _transformations(facts) else None
+    return mirrored_pair(facts.classes or ()) if "flip" in _transformations(facts) else None
 
 
 def refusal(network: Network, facts: Facts, resources: Resources) -> str:
@@ -562,7 +563,9 @@ def facts_of(dataset: DatasetJob) -> Facts:
     is_known = not views_of(dataset.data_kind).counts_overlap
     images = {str(split): sum(counts["counts"]) for split, counts in counted.items()} if is_known else {}
     classes = tuple(dict.fromkeys(label for counts in counted.values() for label in counts["labels"]))
-    return Facts(dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images, classes)
+    return Facts(
+        dataset.data_kind.name, recipe.width, recipe.height, recipe.channels, images, classes or None
+    )
 
 
 def facts_in(manifest: Manifest) -> Facts:

@@ -287,13 +287,16 @@ def test_the_form_has_the_fields_of_the_transformations() -> None:
 def test_an_unfinished_dataset_has_facts(tmp_path: Path) -> None:
     recipe = CreateClassification(train=FolderSplit(folder="a"), width=20, height=30)
     dataset = DatasetJob.create(tmp_path, name="sizes", recipe=recipe)
-    assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3)
+    unknown = facts_of(dataset)
+    assert unknown == Facts(CLASSES, 20, 30, 3, classes=None)
+    assert _recommend(unknown, ALL).settings["aug_flip"] == "none"  # the classes might be left and right
     dataset.tasks[0].state.counts = {
         "train": {"labels": ["a", "b"], "counts": [3, 4]},
         "val": {"labels": ["a", "b"], "counts": [1, 0]},
     }
     images = {"train": 7, "val": 1}
     assert facts_of(dataset) == Facts(CLASSES, 20, 30, 3, images=images, classes=("a", "b"))
+    assert _recommend(facts_of(dataset), ALL).settings["aug_flip"] == "fliplr"
 
 
 def _recommend(facts: Facts, resources: Resources, **options: Any) -> Recommendation:

@@ -346,25 +346,36 @@ def test_snapshots_show_their_metrics_and_the_best_is_selected(site: Site, datas
 
 
 def test_a_model_gets_the_settings_of_its_network_and_without_one_the_default_network(site: Site) -> None:
-    small = site.dataset(folder_val="")
-    gray = site.dataset(folder_val="", resize_channels=1)
+    small, gray = site.dataset(folder_val=""), site.dataset(folder_val="", resize_channels=1)
+    # The settings depend on the number of images, which is known as soon as the task has counted them.
+    for dataset_id in (small, gray):
+        site.wait_until_done(dataset_id)
     fields = {"model_name": "fitting", "select_gpu": "cpu"}
     made = {}
     for dataset_id in (small, gray):
         answer = site.post(CREATE, dataset=dataset_id, train_epochs=1, **fields)
         made[dataset_id] = site.services.store.get(answer.get_json()["id"], ModelJob)
-    named = site.post(CREATE, dataset=gray, standard_networks="resnet32", momentum=0.5, **fields).get_json()
+    named = site.post(
+        CREATE, dataset=gray, standard_networks="resnet32", solver_type="MOMENTUM", momentum=0.5, **fields
+    ).get_json()
     made["named"] = site.services.store.get(named["id"], ModelJob)
     for job in made.values():
         site.post(f"/models/{job.id}/abort")
         site.wait_for_end(job.id)
     networks = {item.text: item.id for item in every_network().values()}
-    found = {key: (networks[job.network_text()], job.recipe.batch_size) for key, job in made.items()}
-    assert found == {small: ("resnet32", 128), gray: ("lenet", 64), "named": ("resnet32", 128)}
+    found = {
+        key: (networks[job.network_text()], job.recipe.batch_size, job.recipe.solver.learning_rate)
+        for key, job in made.items()
+    }
+    assert found == {
+        small: ("resnet32", 32, 0.003),
+        gray: ("lenet", 32, 0.001),
+        "named": ("resnet32", 32, 0.003),
+    }
     # Fields of the request take precedence.
     assert (made["named"].recipe.solver.type, made["named"].recipe.solver.momentum) == ("MOMENTUM", 0.5)
     assert made[small].recipe.epochs == made[gray].recipe.epochs == 1
-    assert made[small].recipe.augment.flip == "fliplr"
+    assert made[small].recipe.augment.flip == "none"  # the classes are left, middle and right
 
 
 @pytest.mark.tensorflow
