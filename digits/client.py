@@ -52,6 +52,7 @@ from digits.web.resources.labels import (
 )
 from digits.web.resources.lists import DatasetRows, LabelsRows, ListPage, ModelRows
 from digits.web.resources.models import CreatedModels, Curves, Model
+from digits.web.resources.pending_edits import PendingEdits
 from digits.web.resources.predictions import Prediction
 from digits.web.resources.uploads import UploadState
 
@@ -356,6 +357,15 @@ class Client:
         """Create a dataset from the labels so far; `wait` for it. ``settings`` are such as ``width``."""
         given = {key: value for key, value in settings.items() if value is not None}
         return self._post_json(f"/labels/{labels_id}/datasets.json", FrozenDataset, {"name": name, **given})
+
+    def correct(self, dataset_id: str, changes: Mapping[str, Mapping[str, Any] | None]) -> PendingEdits:
+        """Correct the labels from which a dataset was made by the ``changes`` of its records.
+
+        An example is ``{"train/7": {"label": 2}, "val/0": {"exclude": True}}``; None restores a record. Raises Outdated
+        if somebody has labeled one of the images again since, and then saves nothing.
+        """
+        sent = {"changes": msgspec.json.encode(changes).decode(), **self._owner()}
+        return self._post(f"/datasets/{dataset_id}/corrections.json", PendingEdits, **sent)
 
     # Files
 

@@ -79,6 +79,12 @@ def test_images_are_labeled_and_become_a_dataset(site: Site) -> None:
     dataset = site.api.freeze(job.id, "frozen", width=16, height=16)
     site.api.wait(dataset.id)
     assert sum(task.entries for task in site.api.dataset(dataset.id).CreateDbTasks) == 60
+    assert site.api.correct(dataset.id, {"train/0": {"exclude": True}}).words == "1 image excluded"
+    (skipped,) = site.api.label_images(job.id, state="skipped")
+    assert skipped.split == "train"
+    site.api.save_label(job.id, skipped.n, skipped.rev, label=0)
+    with pytest.raises(Outdated, match="have changed since the dataset was made"):
+        site.api.correct(dataset.id, {"train/0": {"label": 1}})
     with pytest.raises(BadRequest, match="threshold"):
         site.api.accept(job.id, 2)
 

@@ -17,11 +17,10 @@ from digits.web.jobs.snapshots import snapshot_of
 from digits.web.labels.actions import CHOICES, NUMBERS, fields_of_request, find, freeze_labels
 from digits.web.labels.steps import datasets_of
 from digits.web.models.form_choices import next_name
-from digits.web.models.form_page import render
 from digits.web.models.submission import Submission
 from digits.web.resources.encoding import describe
 from digits.web.resources.labels import RetrainedModel
-from digits.web.responses.representation import respond, respond_invalid, twin
+from digits.web.responses.representation import respond, twin
 from digits.web.security.sessions import current_username
 from digits.web.services import services
 
@@ -47,18 +46,22 @@ def start(job_id: str) -> AnyResponse:
             "Create a dataset from the labels, and a model for it.",
         )
     snapshot = snapshot_of(model, None)
-    settings = {name: getattr(before.recipe, name) for name in (*NUMBERS, *CHOICES) if name != "seed"}
-    dataset, warnings = freeze_labels(labels, settings)
     submission = Submission(MultiDict({f"{model.id}-snapshot": epoch_label(snapshot.epoch)}))
     submission.copy(model.id)
+    submission.form.set(method="previous", previous_networks=model.id, custom_network_snapshot="")
+    if errors := submission.check():
+        reasons = dict.fromkeys(str(message) for messages in errors.values() for message in messages)
+        raise BadRequest(
+            f"“{model.name}” cannot be trained again with its settings: {' '.join(reasons)}",
+            "Create a dataset from the labels, clone the model, and choose the dataset and other settings.",
+        )
+    settings = {name: getattr(before.recipe, name) for name in (*NUMBERS, *CHOICES) if name != "seed"}
+    dataset, warnings = freeze_labels(labels, settings)
     labeled = {each.id: frozen.labeled for frozen, each in datasets_of(labels)}
     share = labeled.get(before.id, labeled[dataset.id]) / labeled[dataset.id]
     submission.form.set(
         train_epochs=epochs_again(model.recipe.epochs, share),
         dataset=dataset.id,
-        method="previous",
-        previous_networks=model.id,
-        custom_network_snapshot="",
         # “LeNet on cats, 60 labels” becomes “LeNet on cats, 560 labels”.
         model_name=(
             model.name.removesuffix(before.name) + dataset.name
@@ -66,8 +69,6 @@ def start(job_id: str) -> AnyResponse:
             else next_name(model.name)
         ),
     )
-    if errors := submission.check():
-        return respond_invalid(errors, lambda: render(submission))
     (job,) = submission.create(current_username(request))
     return respond(
         lambda: describe(RetrainedModel, serializers.brief(job), dataset=dataset.id, warnings=warnings),

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 from PIL import Image
 
 from digits.core.model_job import ModelJob
 from digits.kinds.advice.verdict import Verdict
+from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.images import ListedImage
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
 from digits.web.evaluations import model_result
@@ -169,6 +171,26 @@ def test_a_model_is_trained_again_on_all_labels(site: Site, labeled: tuple[str, 
     regression = labels_of_bars(site, "regression", "angle")
     refused = site.client.post(f"/labels/{regression}/train.json", json={"model": model})
     assert refused.status_code == 400 and "was not trained on" in refused.get_json()["error"]["message"]
+
+
+def test_a_model_that_cannot_be_trained_again_leaves_no_dataset_behind(
+    site: Site, labeled: tuple[str, str]
+) -> None:
+    job, model = labeled
+    store = site.services.store
+    trained = store.get(model, ModelJob)
+    compute, datasets = trained.compute, len(store.all(DatasetJob))
+    store.edit(trained, compute=structs.replace(compute, target="cluster"))
+    try:
+        refused = site.client.post(f"/labels/{job}/train.json", json={"model": model})
+    finally:
+        store.edit(trained, compute=compute)
+    assert refused.status_code == 400
+    assert (
+        "cannot be trained again with its settings: Not a valid choice"
+        in refused.get_json()["error"]["message"]
+    )
+    assert len(store.all(DatasetJob)) == datasets
 
 
 @pytest.mark.parametrize(
