@@ -27,6 +27,8 @@ TENSORBOARD_FOLDER = "tb"
 _TRACE = re.compile(r"timeline_([0-9]{1,18})\.json", re.ASCII)
 POOL = "training"
 MAX_NETWORK_BYTES = 4 * 1024 * 1024
+# The longest call of a network's code. Building the largest networks of Keras, such as EfficientNetV2-L, takes 11 s.
+NETWORK_SECONDS = 120.0
 DEVICE = r"cpu|next(:\d{1,3})?|\d{1,4}(,\d{1,4})*"
 
 

@@ -36,6 +36,8 @@ ATTEMPT_VARIABLE = "DIGITS_ATTEMPT"
 # The number of the run, which its exit record contains.
 RUN_VARIABLE = "DIGITS_RUN"
 
+# Exit code of a process after a Failed event.
+EXIT_FAILED = 1
 # Exit code of a process whose task another process is working on.
 EXIT_BUSY = 75
 # Exit code of a process of a gang that lost another one, or waited for it in vain. The task can run again.

@@ -22,7 +22,7 @@ from digits.core import events, pretrained_files
 from digits.core.errors import NotReady, Unavailable
 from digits.core.files import make_folder
 from digits.core.job import DeviceRequest
-from digits.core.model_job import NETWORK_FILE
+from digits.core.model_job import NETWORK_FILE, NETWORK_SECONDS
 from digits.core.recipe import (
     Export,
     ImportModel,
@@ -37,9 +37,9 @@ from digits.data.models.pretrained_catalog import PREFIX
 from digits.runtime.task_runner import Phase, TaskRun, TaskRunner
 
 POOL = "short"
-SECONDS_TO_BUILD = 60.0
-# A step of a large network is slow on a CPU.
-SECONDS_FOR_A_STEP = 180.0
+# Long enough that the worker names the line of a network that does not come to an end, and for a step of a large
+# network on a CPU.
+SECONDS_FOR_A_STEP = NETWORK_SECONDS + 60.0
 # The file of pretrained weights that a check downloads has about 100 MB.
 SECONDS_TO_DOWNLOAD = 1800.0
 SECONDS_TO_EXPORT = 180.0
@@ -118,7 +118,7 @@ class ShortTasks:
         recipe = Visualize(dataset=str(dataset_folder), crop_size=crop_size)
         with self._new_folder() as folder:
             write_network(folder, network, network_folder)
-            return self._run(folder, recipe, SECONDS_TO_BUILD)
+            return self._run(folder, recipe, SECONDS_FOR_A_STEP)
 
     def preflight(
         self,

@@ -21,9 +21,16 @@ from digits.core import recipe as recipes
 from digits.core.events import EventLog, Finished, LogInUse
 from digits.core.files import is_disk_full
 from digits.core.machine import garbage_collection
-from digits.core.task import EVENTS_FILE, EXIT_BUSY, EXIT_DISK_FULL, EXIT_PARTNER_LOST, RESTARTED_VARIABLE
+from digits.core.task import (
+    EVENTS_FILE,
+    EXIT_BUSY,
+    EXIT_DISK_FULL,
+    EXIT_FAILED,
+    EXIT_PARTNER_LOST,
+    RESTARTED_VARIABLE,
+)
 from digits.kinds.recipes import load_recipe
-from digits.worker import stopping
+from digits.worker import network_watch, stopping
 from digits.worker.failure import PartnerLost, Stopped, UserFault, describe
 from digits.worker.gang.rendezvous import Rendezvous, SilentLog
 
@@ -50,8 +57,6 @@ PROGRAMS: dict[str, tuple[type[recipes.Recipe], str]] = {
     "map-embeddings": (recipes.MapEmbeddings, "digits.worker.tasks.map_embeddings"),
     "serve-inference": (recipes.ServeInference, "digits.worker.tasks.serve_inference"),
 }
-
-EXIT_FAILED = 1
 
 
 def run_task(task_folder: Path) -> int:
@@ -110,7 +115,8 @@ def _run(task_folder: Path, events: EventLog, meeting: Rendezvous) -> int:
         # Keras would load both for adapters that no network uses: a quarter of the time until a training begins.
         with _hidden("sklearn", "scipy") if type(recipe) is recipes.Train else contextlib.nullcontext():
             program = _import(module)
-        result = program.run(recipe, task_folder, events)
+        with network_watch.watched(events):
+            result = program.run(recipe, task_folder, events)
     except (Stopped, KeyboardInterrupt):
         # When a process of a gang fails, the others are stopped.
         if meeting.is_lead and (failure := meeting.failure_of_another()):

@@ -22,7 +22,7 @@ FOLDER = Path(digits.worker.__file__).parent
 NAMES = {(each.owner, each.name) for each in patched_names.registered_names()}
 OWNERS = {owner for owner, _ in NAMES}
 # Of the standard library.
-UNDERSCORED = {"_exit", "_getframe", "_replace", "_fields"}
+UNDERSCORED = {"_exit", "_current_frames", "_getframe", "_replace", "_fields"}
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:

@@ -23,6 +23,7 @@ from digits.core.recipe import ExportFormat
 from digits.core.snapshot_list import Snapshot
 from digits.core.task import EVENTS_FILE
 from digits.data.models import export as model_export
+from digits.worker import network_watch
 from digits.worker.failure import UserFault
 
 NAME = re.compile(rf"({job.ID})(?:/([^/]+))?")
@@ -55,7 +56,7 @@ def exported(job_id: str, snapshot: str | None, beside: Iterable[Path | None]) -
         return export
     (folder / model_export.FOLDER).mkdir(exist_ok=True)
     try:
-        with locked(folder / _LOCK_FILE, LOCK_SECONDS):
+        with network_watch.excused(), locked(folder / _LOCK_FILE, LOCK_SECONDS):
             return _find(folder, chosen[:1]) or _export(folder, job_id, chosen[0].name)
     except TimeoutError as error:
         raise UserFault(

@@ -880,7 +880,7 @@ def test_a_check_requires_a_finished_dataset(site: Site) -> None:
 def test_a_network_that_never_finishes_building_is_stopped(
     site: Site, dataset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("digits.runtime.short_tasks.SECONDS_TO_BUILD", 2.0)
+    monkeypatch.setattr("digits.runtime.short_tasks.SECONDS_FOR_A_STEP", 2.0)
     endless = changed("flat = tf", "while True: pass\n        flat = tf")
     answer = visualized(site, dataset=dataset, custom_network=endless)
     assert answer.status_code == 400

@@ -26,7 +26,7 @@ from digits.data.models import export as model_export
 from tests.power_loss import Recording
 from tests.worker import networks
 from tests.worker.conftest import Outcome, snapshot
-from tests.worker.lazily import tf
+from tests.worker.lazily import network_watch, tf
 from tests.worker.training.loop.test_activations import WITH_HISTOGRAMS
 
 
@@ -495,6 +495,16 @@ def test_a_job_is_part_of_another_network(
     failure = preflight(network).failure
     assert failure.message.startswith("digits.pretrained: there is no job 20261122-101530-1a2b3c")
     assert "beside that of the dataset" in failure.hint
+
+
+def test_the_export_of_a_job_is_not_a_wait_of_the_network(
+    trained: Callable[..., Outcome], train_on_top: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained(KERAS_ONLY, name="20261122-101530-1a2b3c", epochs=1)
+    monkeypatch.setattr(network_watch, "NETWORK_SECONDS", 2.0)
+    monkeypatch.setattr(network_watch, "LOOK_SECONDS", 0.1)
+    outcome = train_on_top("new")  # another process imports TensorFlow and exports
+    assert outcome.code == 0, outcome.output
 
 
 def test_a_job_of_other_functions_than_keras_layers_is_a_frozen_part(
