@@ -30,7 +30,9 @@ def patch_standard_library() -> None:
     """
     import os
 
-    from gevent import monkey
+    from gevent import events, monkey
 
+    # For each patched module, gevent would read the metadata of all installed packages twice, in search of its plugins.
+    events.notify_and_call_entry_points = events.notify
     monkey.patch_all()
     os.close = monkey.get_original("os", "close")

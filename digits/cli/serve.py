@@ -75,7 +75,8 @@ def _serve(**options: Any) -> None:
     from digits.web.server.http import serve
 
     try:
-        app = create_app(settings)
+        with garbage_collection.paused():
+            app = create_app(settings)
     except ExposureError as error:
         refuse(str(error))
     except DigitsError as error:
