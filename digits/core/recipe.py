@@ -17,7 +17,17 @@ from digits.core.compute import MAX_WORKERS
 from digits.core.files import read_json, write_json
 from digits.core.remote import RemoteSources
 from digits.core.schedules import AnySchedule, Fixed
-from digits.core.schema import LARGEST_NUMBER, Count, Fraction, NonNegative, Percent, Positive, Seed, Whole
+from digits.core.schema import (
+    LARGEST_NUMBER,
+    Count,
+    Fraction,
+    JsonObject,
+    NonNegative,
+    Percent,
+    Positive,
+    Seed,
+    Whole,
+)
 from digits.core.splits import Split
 
 FILE_NAME = "recipe.json"
@@ -193,10 +203,16 @@ class FineTune(Struct, kw_only=True, frozen=True):
 
 
 class ListImages(Recipe, tag="list-images"):
-    """List the images below the folder ``root`` in the job folder ``target``, after those listed before."""
+    """List the images below the folder ``root`` in the job folder ``target``, after those listed before.
+
+    The first images begin with the labels of the ``source``, the recipe of a dataset, whose folder is the default
+    ``root`` and whose classes follow the given ``classes``.
+    """
 
     root: str
     target: str
+    classes: list[str] = []
+    source: JsonObject | None = None
 
 
 class ProposeLabels(Recipe, tag="propose-labels"):

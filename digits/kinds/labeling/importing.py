@@ -1,32 +1,28 @@
-"""Read labels that exist already, in a process of its own: ``python -m digits.kinds.labeling.importing``.
+"""Read labels that exist already: those of any source of datasets whose images are files.
 
-Any source of datasets whose images are files can be the start: the reader of the kind reads it. The answers are written
-into the folder of a new job as ``imported.json``; the task that lists the images appends them to the log.
+The task that lists the images reads them with the reader of the kind.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
-from msgspec import Struct, field, structs
+from msgspec import Struct, structs
 from numpy.typing import NDArray
 
-from digits.core.errors import BadRequest, TookTooLong
-from digits.core.files import MissingFile, make_folder, read_json, sync_tree, write_bytes
-from digits.core.machine.programs import Program, reply, take
-from digits.core.recipe import CreateDataset
+from digits.core.errors import BadRequest
+from digits.core.files import make_folder, read_json, sync_tree, write_json
+from digits.core.recipe import CreateDataset, ListImages
 from digits.data import parallel
-from digits.data.images import images
+from digits.data.images import images as image_files
 from digits.data.images.images import UnusableImage, reason_of
 from digits.data.sources.plan import (
     ImageFolder,
-    Plan,
     Progress,
     SkippedParts,
     SplitPlan,
@@ -35,102 +31,151 @@ from digits.data.sources.plan import (
     listed,
     show,
 )
-from digits.kinds.labeling.answers import FINISHED, Answer
-from digits.kinds.labeling.forms import MASKS_FOLDER, Form, folded, form_of
+from digits.kinds.labeling.answers import FINISHED, Answer, LabelClass
+from digits.kinds.labeling.classes import with_found, with_new
+from digits.kinds.labeling.forms import MASKS_FOLDER, form_of
+from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.log import LABELS_FILE, LabelLog
 from digits.kinds.recipes import build_recipe, has_databases, read_source
 
-FILE = "imported.json"
 AUTHOR = "imported"
-SECONDS = 600
-_MAX_BYTES = 2 << 30
+_FILE = "imported.json"
 _PIECE = 64
 # Settings of recipes that leave no image, class or object out.
 _WHOLE: dict[str, Any] = {"pct_val": 0, "pct_test": 0, "val_min_box_size": 0, "one_class": True}
 
 
-class Request(Struct):
-    """The ``recipe`` of a dataset of the ``kind``, with whose labels those of the images below ``root`` begin.
+class Imported(Struct):
+    """The folder of the images and the classes of labels that began with others."""
 
-    ``root`` is by default the folder of the images of the recipe. ``target`` is the folder of the job, and ``classes``
-    are the names of the first ones.
+    root: str
+    classes: list[LabelClass]
+
+
+def load(folder: Path) -> Imported:
+    """Return what was imported into the job in ``folder``; raises UnreadableFile."""
+    return read_json(folder / _FILE, Imported, below=folder)
+
+
+def whole(recipe: CreateDataset) -> CreateDataset:
+    """Return the recipe with all images; raises UnusableSource if these are not files."""
+    if recipe.remote or has_databases(recipe):
+        raise _no_files()
+    settings = {name: value for name, value in _WHOLE.items() if name in recipe.__struct_fields__}
+    return structs.replace(recipe, **settings)
+
+
+class Source:
+    """The labels with which those of ``recipe`` begin. Raises DigitsError and OSError.
+
+    The images are below ``root``, by default the folder of those of the source. ``remarks`` say what cannot be
+    imported.
     """
 
-    kind: str
-    recipe: dict[str, Any]
-    target: str
-    root: str
-    classes: list[str]
+    def __init__(self, recipe: ListImages, progress: Progress) -> None:
+        assert recipe.source is not None
+        source = build_recipe(recipe.source)
+        self._folder, self._form = Path(recipe.target), form_of(source.kind)
+        self._plan = plan = read_source(source, progress)
+        folders = {name: _folder_of(split) for name, split in plan.splits.items()}
+        self.root = os.path.realpath(recipe.root or os.path.commonpath(folders.values()))
+        self._below = {name: os.path.relpath(folder, self.root) for name, folder in folders.items()}
+        given, used = with_new([], self._form, recipe.classes), plan.target.names
+        self._classes, ids = with_found(given, self._form, [*dict.fromkeys([*plan.declared, *used])])
+        self._ids = [ids[name] for name in used]
+        self.remarks = [str(text) for text in plan.warnings if not isinstance(text, SkippedParts)]
 
+    def __len__(self) -> int:
+        return sum(map(len, self._plan.splits.values()))
 
-class Start(Struct):
-    """The folder of the images, and the names of the classes, the given ones first."""
+    def save(self, images: Sequence[ListedImage], advance: Callable[[int], None]) -> None:
+        """Write the labels of the listed ``images``, before anybody else can label them.
 
-    root: str
-    classes: list[str]
+        ``advance`` is called with numbers of images that were read.
+        """
+        numbers = {image.path: number for number, image in enumerate(images) if not image.reason}
+        unusable = [f"{item.path} ({item.reason})" for item in self._plan.unusable]
+        outside: list[str] = []
+        missing: list[str] = []
+        unclear: set[int] = set()
+        answers: dict[int, Answer] = {}
+        for path, found in self._answers(advance):
+            if isinstance(found, str):
+                unusable.append(f"{path} ({found})")
+            elif path.startswith("../") or not is_text(path):
+                outside.append(path)
+            elif found is not None and path not in numbers:
+                missing.append(path)
+            elif found is not None:
+                number = numbers[path]
+                try:
+                    self._form.check_values(found, images[number].size)
+                except BadRequest as error:
+                    unusable.append(f"{path} ({error.message})")
+                    continue
+                if answers.setdefault(number, found) != found:
+                    unclear.add(number)
+        for number in unclear:
+            del answers[number]
+        unfinished = [number for number, found in answers.items() if found.state not in FINISHED]
+        self.remarks += [
+            *remark(unusable, "label", "not imported"),
+            *remark(outside, "image", f"outside of {show(self.root)}: labels not imported"),
+            *remark(missing, "image", "not found or not readable: labels not imported"),
+            *remark(
+                [images[number].path for number in sorted(unclear)],
+                "image",
+                "with several different labels: left open",
+            ),
+            *remark(
+                [images[number].path for number in unfinished],
+                "image",
+                "with regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: "
+                "left open, with the other objects",
+            ),
+        ]
+        (self._folder / LABELS_FILE).unlink(missing_ok=True)  # of a task that was killed
+        LabelLog(self._folder).accept(answers, AUTHOR, AUTHOR)
+        write_json(self._folder / _FILE, Imported(self.root, self._classes))
 
+    def _answers(self, advance: Callable[[int], None]) -> Iterator[tuple[str, Answer | str | None]]:
+        """Yield the path of each image, relative to the root, with its answer, or the reason why it has none.
 
-class Imported(Struct):
-    """The answers by the path of the image, and ``remarks`` about what was not imported."""
+        Masks are written into the folder of the job.
+        """
+        splits = self._plan.splits.items()
+        every = [(name, split, place) for name, split in splits for place in range(len(split))]
+        masks = self._folder / MASKS_FOLDER
+        make_folder(masks)
 
-    kind: str
-    answers: dict[str, Answer] = field(default_factory=dict)
-    remarks: list[str] = field(default_factory=list)
+        def answer_of(name: str, split: SplitPlan, place: int) -> Answer | str | None:
+            def write_mask(pixels: NDArray[np.uint8]) -> str:
+                file = masks / f"{AUTHOR}-{name}-{place}.png"
+                file.write_bytes(image_files.encode(pixels[..., None], "png"))
+                return file.name
 
+            try:
+                return self._form.read(self._plan.value(split, place), self._ids, write_mask)
+            except (UnusableImage, OSError) as error:
+                return reason_of(error)
 
-def import_labels(request: Request) -> Start:
-    """Run the program; raises DigitsError."""
-    with Program(__name__, request) as program:
-        if (start := program.answer()) is None:
-            raise TookTooLong("The labels could not be read in time.", "Use a faster disk, or fewer images.")
-    return msgspec.convert(start, Start)
+        def work(piece: int, send: parallel.Send) -> None:
+            part = every[piece * _PIECE : (piece + 1) * _PIECE]
+            send(
+                [
+                    (
+                        os.path.normpath(os.path.join(self._below[name], split.files[place])),
+                        answer_of(name, split, place),
+                    )
+                    for name, split, place in part
+                ]
+            )
 
-
-def load(folder: Path) -> Imported | None:
-    """Return what was imported into the job in ``folder``; None without. Raises UnreadableFile."""
-    try:
-        return read_json(folder / FILE, Imported, below=folder, limit=_MAX_BYTES)
-    except MissingFile:
-        return None
-
-
-def write(request: Request) -> Start:
-    """Write the file in this process; raises DigitsError and OSError."""
-    try:
-        plan = read_source(_whole(build_recipe(request.recipe)), Progress())
-        folders = [_folder_of(split) for split in plan.splits.values()]
-    except UnusableSource as error:
-        raise BadRequest(error.message, error.hint) from error
-    root = os.path.realpath(request.root or os.path.commonpath(folders))
-    form, used = form_of(request.kind), plan.target.names
-    names, ids = _numbered(form.first_classes(request.classes), [*dict.fromkeys([*plan.declared, *used])])
-    imported = Imported(request.kind)
-    unusable = [f"{item.path} ({item.reason})" for item in plan.unusable]
-    outside: list[str] = []
-    unclear: set[str] = set()
-    for path, found in _answers(plan, form, [ids[name] for name in used], root, Path(request.target)):
-        if isinstance(found, str):
-            unusable.append(f"{path} ({found})")
-        elif path.startswith("../") or not is_text(path):
-            outside.append(path)
-        elif found is not None and imported.answers.setdefault(path, found) != found:
-            unclear.add(path)
-    for path in unclear:
-        del imported.answers[path]
-    unfinished = [path for path, found in imported.answers.items() if found.state not in FINISHED]
-    imported.remarks = [
-        *(str(warning) for warning in plan.warnings if not isinstance(warning, SkippedParts)),
-        *remark(unusable, "label", "not imported"),
-        *remark(outside, "image", f"outside of {show(root)}: labels not imported"),
-        *remark(sorted(unclear), "image", "with several different labels: left open"),
-        *remark(
-            unfinished,
-            "image",
-            "with regions to ignore, such as objects marked difficult or crowd, which labels cannot contain: "
-            "left open, with the other objects",
-        ),
-    ]
-    write_bytes(Path(request.target, FILE), msgspec.json.encode(imported))
-    return Start(root, names)
+        with closing(parallel.run(work, -(-len(every) // _PIECE))) as messages:
+            for message in filter(None, messages):
+                yield from message
+                advance(len(message))
+        sync_tree(masks)
 
 
 def remark(items: Sequence[str], noun: str, what: str) -> list[str]:
@@ -147,14 +192,6 @@ def is_text(path: str) -> bool:
     return True
 
 
-def _whole(recipe: CreateDataset) -> CreateDataset:
-    """Return the recipe with all images, unless these are not files; raises UnusableSource."""
-    if recipe.remote or has_databases(recipe):
-        raise _no_files()
-    settings = {name: value for name, value in _WHOLE.items() if name in recipe.__struct_fields__}
-    return structs.replace(recipe, **settings)
-
-
 def _folder_of(split: SplitPlan) -> str:
     """Return the real path of the folder of the images; raises UnusableSource if these are not files."""
     if not isinstance(split.images, ImageFolder):
@@ -167,69 +204,3 @@ def _no_files() -> UnusableSource:
         "Labels need images that are files, and those of this source are not.",
         "Download the dataset as images, and start with this folder.",
     )
-
-
-def _answers(
-    plan: Plan, form: Form, ids: Sequence[int], root: str, target: Path
-) -> Iterator[tuple[str, Answer | str | None]]:
-    """Yield the path of each image, relative to ``root``, with its answer, or the reason why it has none.
-
-    Masks are written into the folder ``target`` of the job.
-    """
-    every = [(name, split, place) for name, split in plan.splits.items() for place in range(len(split))]
-    below = {name: os.path.relpath(_folder_of(split), root) for name, split in plan.splits.items()}
-    masks = target / MASKS_FOLDER
-    make_folder(masks)
-
-    def answer_of(name: str, split: SplitPlan, place: int) -> Answer | str | None:
-        def write_mask(pixels: NDArray[np.uint8]) -> str:
-            file = masks / f"{AUTHOR}-{name}-{place}.png"
-            file.write_bytes(images.encode(pixels[..., None], "png"))
-            return file.name
-
-        try:
-            return form.read(plan.value(split, place), ids, write_mask)
-        except (UnusableImage, OSError) as error:
-            return reason_of(error)
-
-    def work(piece: int, send: parallel.Send) -> None:
-        part = every[piece * _PIECE : (piece + 1) * _PIECE]
-        send(
-            [
-                (
-                    os.path.normpath(os.path.join(below[name], split.files[place])),
-                    answer_of(name, split, place),
-                )
-                for name, split, place in part
-            ]
-        )
-
-    with closing(parallel.run(work, -(-len(every) // _PIECE))) as messages:
-        for message in filter(None, messages):
-            yield from message
-    sync_tree(masks)
-
-
-def _numbered(first: Sequence[str], found: Iterable[str]) -> tuple[list[str], dict[str, int]]:
-    """Return the names of all classes, the ``first`` ones among them, and the number of each one that was ``found``.
-
-    Raises BadRequest if upper and lower case make the difference between two of those found.
-    """
-    names = [*first]
-    numbers = {folded(name): number for number, name in enumerate(names)}
-    ids: dict[str, int] = {}
-    seen: dict[str, str] = {}
-    for name in found:
-        key = folded(name)
-        if (other := seen.setdefault(key, name)) != name:
-            raise BadRequest(f"“{show(other)}” and “{show(name)}” are the same class.", "Rename one of them.")
-        if key not in numbers:
-            numbers[key] = len(names)
-            names.append(name)
-        ids[name] = numbers[key]
-    return names, ids
-
-
-if __name__ == "__main__":
-    request = take(Request, SECONDS)
-    reply(lambda: write(request))

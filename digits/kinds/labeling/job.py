@@ -3,40 +3,34 @@
 from __future__ import annotations
 
 import functools
-import unicodedata
-from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
-from msgspec import UNSET, Meta, Struct, UnsetType, field, structs
+from msgspec import Meta, field
 
-from digits.core.errors import BadRequest, NotFound
 from digits.core.job import DeviceRequest, Job
 from digits.core.recipe import ListImages
+from digits.core.schema import JsonObject
 from digits.core.task import Task
-from digits.data.targets.palette import css_color, distinct_color
 from digits.kinds import Kind, kind_named
-from digits.kinds.labeling.answers import MAX_NAME, Color, LabelClass
-from digits.kinds.labeling.forms import FORMS, Form, folded
+from digits.kinds.labeling import importing
+from digits.kinds.labeling.answers import LabelClass
+from digits.kinds.labeling.forms import FORMS, Form
 from digits.kinds.labeling.images import ImageIndex
 
 
-class ClassChange(Struct):
-    """A new class, or what changes in that with the ``id``."""
-
-    id: int | None = None
-    name: str | UnsetType = UNSET
-    color: Color | UnsetType = UNSET
-    is_deleted: bool | UnsetType = UNSET
-
-
 class LabelsJob(Job, kw_only=True, eq=False):
-    """Labels of the images below the folder ``root``, for datasets of a ``kind``."""
+    """Labels of the images below the folder ``root``, for datasets of a ``kind``.
+
+    They begin with those of the ``source``, the recipe of a dataset. It is None when these are imported, which may
+    add ``classes``, and without a ``root`` finds it.
+    """
 
     type: ClassVar[str] = "labels"
 
     kind: str
     root: str
     classes: Annotated[list[LabelClass], Meta(max_length=10_000)] = field(default_factory=list)
+    source: JsonObject | None = None
 
     def __post_init__(self) -> None:
         """Raise ValueError for a kind whose images cannot be labeled, and for ids that are not those of the places."""
@@ -49,7 +43,8 @@ class LabelsJob(Job, kw_only=True, eq=False):
         return [Task(name="list", title="List the images")]
 
     def recipe_for(self, task: Task) -> ListImages:
-        return ListImages(root=self.root, target=str(self.folder))
+        classes = [item.name for item in self.classes]
+        return ListImages(root=self.root, target=str(self.folder), classes=classes, source=self.source)
 
     def device_request(self, task: Task) -> DeviceRequest:
         return DeviceRequest("dataset", compute=self.compute)
@@ -59,6 +54,9 @@ class LabelsJob(Job, kw_only=True, eq=False):
         self._restart(self.tasks)
 
     def summarize_products(self) -> None:
+        if self.source is not None:
+            imported = importing.load(self.folder)
+            self.root, self.classes, self.source = imported.root, imported.classes, None
         images = ImageIndex(self.folder)
         images.update()
         self.summary.last_values = {"images": float(len(images))}
@@ -76,42 +74,3 @@ class LabelsJob(Job, kw_only=True, eq=False):
     def shown_classes(self) -> list[LabelClass]:
         """The classes that are not deleted."""
         return [item for item in self.classes if not item.is_deleted]
-
-    def changed_classes(self, change: ClassChange) -> list[LabelClass]:
-        """Return the classes after one is added, changed or deleted; raises BadRequest or NotFound."""
-        number = change.id
-        if number is None:
-            return [*self.classes, new_class(self, change.name or "")]
-        if not 0 <= number < len(self.classes):
-            raise NotFound(f"There is no class {number}.")
-        before = self.classes[number]
-        given = {name: value for name, value in structs.asdict(change).items() if value is not UNSET}
-        after = structs.replace(before, **given)
-        if after.is_deleted and self.form.has_background and number == 0:
-            raise BadRequest("The background cannot be deleted.")
-        others = [item for item in self.classes if item.id != number]
-        if "name" in given or (before.is_deleted and not after.is_deleted):
-            after.name = checked_name(after.name, others)
-        return [after if item.id == number else item for item in self.classes]
-
-
-def new_class(job: LabelsJob, name: str) -> LabelClass:
-    """Return a class to add to ``job``, with the next id; raises BadRequest."""
-    number = len(job.classes)
-    if number >= job.form.most_classes:
-        raise BadRequest(f"At most {job.form.most_classes:,} classes are possible, deleted ones included.")
-    is_background = job.form.has_background and not number
-    color = "#000000" if is_background else css_color(distinct_color(number))
-    return LabelClass(id=number, name=checked_name(name, job.classes), color=color)
-
-
-def checked_name(name: str, others: Sequence[LabelClass]) -> str:
-    """Return the name of a class; raises BadRequest if it is not one line of text, or that of one of ``others``."""
-    plain = unicodedata.normalize("NFC", name.strip())
-    if not plain or len(plain) > MAX_NAME or not plain.isprintable():
-        raise BadRequest(f"The name of a class is one line of 1 to {MAX_NAME} characters.")
-    if any(folded(item.name) == folded(plain) for item in others if not item.is_deleted):
-        raise BadRequest(
-            f"There are two classes called “{plain}”.", "Upper and lower case make no difference."
-        )
-    return plain

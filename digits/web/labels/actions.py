@@ -12,7 +12,7 @@ from flask import request
 from numpy.typing import NDArray
 
 from digits.core.errors import BadRequest
-from digits.core.recipe import Frozen
+from digits.core.recipe import CreateDataset, Frozen
 from digits.data.sources.plan import count_of
 from digits.kinds import Kind
 from digits.kinds.forms import scanning
@@ -23,8 +23,8 @@ from digits.kinds.labeling import importing
 from digits.kinds.labeling.answers import FINISHED
 from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.freezing import Request, freeze
-from digits.kinds.labeling.importing import Start, import_labels
 from digits.kinds.labeling.job import LabelsJob
+from digits.kinds.recipes import build_recipe
 from digits.runtime.offload import in_thread
 from digits.web.jobs import serializers
 from digits.web.labels.books import OPEN, LabelBook, book_of
@@ -93,11 +93,11 @@ def dataset_in(sent: Mapping[str, Any]) -> DatasetJob | None:
 
 
 def start_of(
-    kind: Kind, sent: dict[str, Any], dataset: DatasetJob | None, classes: list[str], folder: Path
-) -> Start:
-    """Return the folder of the images and the classes of the labels in ``folder``, after reading those to begin with.
+    kind: Kind, sent: dict[str, Any], dataset: DatasetJob | None, folder: Path
+) -> tuple[str, dict[str, Any] | None]:
+    """Return the folder of the images of the job in ``folder``, and the recipe of the labels to begin with, if any.
 
-    Raises DigitsError.
+    The folder is empty if it is that of the ``dataset``. Raises DigitsError.
     """
     given = {key: str(sent.get(key) or "").strip() for key in ("folder", "annotations", FOLDERS)}
     are_folders = flag(given, FOLDERS)
@@ -113,17 +113,15 @@ def start_of(
                 f"“{dataset.name}” is for {dataset.data_kind.title.lower()}.",
                 f"Use the kind {dataset.data_kind.route}.",
             )
-        recipe: dict[str, Any] = dataset.recipe.as_json()
+        recipe = dataset.recipe
     elif labels:
         recipe = _recipe_of(kind, root, labels, folder)
     else:
-        return Start(root, classes)
-    start = import_labels(importing.Request(kind.name, recipe, str(folder), root, classes))
-    services().roots.resolve(start.root, "folder")
-    return start
+        return root, None
+    return root, importing.whole(recipe).as_json()
 
 
-def _recipe_of(kind: Kind, root: str, labels: str, folder: Path) -> dict[str, Any]:
+def _recipe_of(kind: Kind, root: str, labels: str, folder: Path) -> CreateDataset:
     """Return the recipe of a dataset of the images below ``root`` with ``labels``, a path; raises DigitsError."""
     beside = "" if labels == root else "y"
     fields = {
@@ -139,7 +137,7 @@ def _recipe_of(kind: Kind, root: str, labels: str, folder: Path) -> dict[str, An
     faults = [*filter(None, [draft.problem]), *(text for texts in draft.errors.values() for text in texts)]
     if faults:
         raise BadRequest(faults[0])
-    return draft.recipe
+    return build_recipe(draft.recipe)
 
 
 def described(job: LabelsJob) -> Labels:
@@ -174,6 +172,7 @@ def freeze_labels(job: LabelsJob, sent: dict[str, Any]) -> tuple[DatasetJob, lis
     book = book_of(job)
     count = len(book.find(FINISHED))
     name = name_in({"name": f"{job.name[:150]}, {count_of(count, 'label')}", **sent})
+    services().roots.resolve(job.root, "folder")
     has_gpu = any(device.is_gpu for device in services().devices.list())
     with services().store.creation() as new_folder:
         folder = new_folder()

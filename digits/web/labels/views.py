@@ -27,11 +27,12 @@ from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, flag, parse_integer, whole
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
+from digits.kinds.labeling.classes import ClassChange, changed, with_new
 from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.forms import MASKS_FOLDER, form_of
 from digits.kinds.labeling.images import ListedImage
-from digits.kinds.labeling.job import ClassChange, LabelsJob, new_class
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import Conflict
 from digits.runtime.changes import JobEdited
 from digits.runtime.offload import in_thread
@@ -84,28 +85,29 @@ def create() -> Response:
     """Create a job that labels the images below ``folder`` for datasets of a ``kind``.
 
     It may begin with the labels of a ``dataset``, by its id, whose kind and folder are the default ones, of
-    ``annotations``, the path of a table, a file or a folder, or with ``folders_are_classes``.
+    ``annotations``, the path of a table, a file or a folder, or with ``folders_are_classes``. They are read while the
+    images are listed.
     """
     sent = fields_of_request()
     name = name_in(sent)
     dataset = dataset_in(sent)
     kind = _kind_named(str(sent.get("kind") or (dataset.data_kind.name if dataset else "")))
-    form_of(kind.name)
+    form = form_of(kind.name)
     given = sent.get("classes") or []
     classes = given.splitlines() if isinstance(given, str) else [*map(str, given)]
     with services().store.creation() as new_folder:
         folder = new_folder()
-        start = start_of(kind, sent, dataset, classes, folder)
+        root, source = start_of(kind, sent, dataset, folder)
         job = LabelsJob.create(
             folder,
             name=name,
             owner=current_username(request),
             group=str(sent.get("group_name", "")).strip()[:NAME_LENGTH],
             kind=kind.name,
-            root=start.root,
+            root=root,
+            classes=with_new([], form, form.first_classes(classes)),
+            source=source,
         )
-        for each in job.form.first_classes(start.classes):
-            job.classes.append(new_class(job, each))
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))
 
@@ -116,16 +118,15 @@ def show_json(job_id: str) -> Response:
     return jsonify(described(find(job_id)))
 
 
-@blueprint.post("/labels/<job_id>/list.json")
-@returns(BriefJob)
-def list_again(job_id: str) -> Response:
+@twin(blueprint, "/labels/<job_id>/list", BriefJob)
+def list_again(job_id: str) -> AnyResponse:
     """Look for further images in the folder; those listed before keep their numbers and labels."""
     job = find(job_id)
     check_owner(job)
     if job.status.is_running:
         raise NotReady(f"“{job.name}” is already reading its folder.", "Wait until it has finished.")
     services().scheduler.resume(job, job.list_again)
-    return jsonify(serializers.brief(job))
+    return respond(lambda: serializers.brief(job), created=url_for("label_pages.show", job_id=job_id))
 
 
 @blueprint.post("/labels/<job_id>/classes.json")
@@ -133,11 +134,16 @@ def list_again(job_id: str) -> Response:
 def change_class(job_id: str) -> Response:
     """Add a class with a ``name``, or change ``name``, ``color`` or ``is_deleted`` of that with the ``id``."""
     job = find(job_id)
+    if job.source is not None:
+        raise NotReady(
+            "The labels to begin with are not imported yet.",
+            "Wait until the images are listed, or list them again.",
+        )
     try:
         change = msgspec.convert(fields_of_request(), ClassChange, strict=False)
     except msgspec.ValidationError as error:
         raise BadRequest(f"The class is not valid: {error}.") from error
-    services().store.edit(job, classes=job.changed_classes(change))
+    services().store.edit(job, classes=changed(job.classes, job.form, change))
     services().report(JobEdited(job, "classes"))
     return jsonify(Classes(len(job.classes) - 1 if change.id is None else change.id, job.classes))
 

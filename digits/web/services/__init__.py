@@ -194,14 +194,15 @@ class Services:
         return cached[1]
 
     def _users_of(self, text: str, only_unfinished: bool) -> list[str]:
-        """Return the names of the datasets whose recipe contains ``text``, and of the labels of such a folder."""
+        """Return the names of the datasets whose recipe contains ``text``, and of the labels from such a folder."""
         datasets = [
             job.name
             for job in self.store.all(DatasetJob)
             if (job.status.is_running or not only_unfinished)
             and text.encode() in msgspec.json.encode(job.recipe)
         ]
-        return [*datasets, *(job.name for job in self.store.all(LabelsJob) if text in job.root)]
+        labels = (job.name for job in self.store.all(LabelsJob) if text in f"{job.root} {job.source}")
+        return [*datasets, *labels]
 
     def tensorboard_folder(self, job_id: str) -> Path | None:
         """Return the folder with the events of a model or preview; None for an unknown id."""

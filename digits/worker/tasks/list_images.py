@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from digits.core import append_log
-from digits.core.errors import BadRequest
+from digits.core.errors import DigitsError
 from digits.core.events import EventLog, Warned
 from digits.core.files import UnreadableFile
 from digits.core.recipe import ListImages
@@ -30,12 +30,9 @@ from digits.data.images.images import UnusableImage
 from digits.data.images.lists import list_images
 from digits.data.images.near_duplicates import find_sets
 from digits.data.images.statistics import SHAPE_LENGTH, low_frequencies, perceptual_hashes, shapes
-from digits.data.sources.plan import UnusableSource, show
 from digits.kinds.labeling import importing
-from digits.kinds.labeling.answers import Answer
-from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage, read_images, split_of
-from digits.kinds.labeling.log import LABELS_FILE, LabelLog
+from digits.kinds.labeling.importing import Source
 from digits.kinds.labeling.ordering import diverse_order, write_order
 from digits.worker.creation.report import Report
 from digits.worker.failure import UserFault
@@ -55,15 +52,25 @@ APPEARANCE = np.dtype(
 def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, Any]:
     """Add the new images below the recipe's root to the list; raises UserFault if there are none at all."""
     background.lower_priority()
-    root, folder = Path(recipe.root), Path(recipe.target)
     try:
-        known = list(read_images(folder))
-        found = list_images(root, Report(events))
-        if not known:
-            found.need_images()
-    except UnusableSource as error:
+        return _list(recipe, events)
+    except DigitsError as error:
         raise UserFault(error.message, error.hint) from error
-    unnamed = [show(name) for name in found.files if not importing.is_text(name)]
+    except parallel.ProcessDied as death:
+        raise UserFault(
+            f"A process that reads images ended early ({death.reason}).", "List the images again."
+        ) from death
+
+
+def _list(recipe: ListImages, events: EventLog) -> dict[str, Any]:
+    folder, report = Path(recipe.target), Report(events)
+    known = list(read_images(folder))
+    source = Source(recipe, report) if recipe.source is not None and not known else None
+    root = Path(source.root if source else recipe.root or importing.load(folder).root)
+    found = list_images(root, report)
+    if not known:
+        found.need_images()
+    unnamed = [name for name in found.files if not importing.is_text(name)]
     _warn(events, [*found.remarks(), *importing.remark(unnamed, "image", "whose path is not UTF-8")])
     paths = {image.path for image in known}
     new = [name for name in found.files if name not in paths and importing.is_text(name)]
@@ -76,46 +83,15 @@ def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, An
     with background.reporting_full_disk("the list"):
         write_array(folder / APPEARANCE_FILE, appearance)
         lines = LINES_PER_WRITE
-        if not known and _import(folder, described, events):
-            lines = len(described)  # all or none of the images that the labels are about
+        if source:
+            source.save(described, background.ItemProgress(events, "Reading labels", len(source)).advance)
+            _warn(events, source.remarks)
+            lines = max(1, len(described))  # all or none of the images that the labels are about
         for start in range(0, len(described), lines):
             append_log.append(folder / IMAGES_FILE, described[start : start + lines])
         seed = zlib.crc32(folder.name.encode())
         write_order(folder, diverse_order([*known, *described], appearance["shape"], seed))
     return {"images": len(known) + len(described), "new": len(described), "unusable": len(unusable)}
-
-
-def _import(folder: Path, images: list[ListedImage], events: EventLog) -> bool:
-    """Write the log of the labels that were imported for the first ``images``; return whether there are any.
-
-    Nobody reads or changes the log before images are listed.
-    """
-    try:
-        imported = importing.load(folder)
-    except UnreadableFile as error:
-        raise UserFault(f"The imported labels cannot be read: {error}.", "Start the labels again.") from error
-    if imported is None:
-        return False
-    form = form_of(imported.kind)
-    answers: dict[int, Answer] = {}
-    unfit = []
-    for number, image in enumerate(images):
-        answer = None if image.reason else imported.answers.pop(image.path, None)
-        if answer is None:
-            continue
-        try:
-            form.check_values(answer, image.size)
-        except BadRequest as error:
-            unfit.append(f"{show(image.path)} ({error.message})")
-        else:
-            answers[number] = answer
-    missing = [*map(show, imported.answers)]
-    lost = "whose labels are not imported"
-    where = f"{lost}, because they are not in the folder or cannot be decoded"
-    imported.remarks += importing.remark(unfit, "image", lost) + importing.remark(missing, "image", where)
-    _warn(events, imported.remarks)
-    (folder / LABELS_FILE).unlink(missing_ok=True)  # of a task that was killed
-    return bool(LabelLog(folder).accept(answers, importing.AUTHOR, importing.AUTHOR))
 
 
 def _warn(events: EventLog, remarks: Iterable[str]) -> None:
@@ -149,16 +125,11 @@ def _describe(root: Path, names: list[str], events: EventLog) -> tuple[list[List
         send((start, [_describe_image(root, name, looks[place]) for place, name in enumerate(part)], looks))
 
     progress = background.ItemProgress(events, "Reading images", len(names))
-    try:
-        with closing(parallel.run(work, -(-len(names) // IMAGES_PER_PIECE))) as messages:
-            for message in filter(None, messages):
-                start, part, looks = message
-                described[start : start + len(part)], rows[start : start + len(part)] = part, looks
-                progress.advance(len(part))
-    except parallel.ProcessDied as death:
-        raise UserFault(
-            f"A process that reads images ended early ({death.reason}).", "List the images again."
-        ) from death
+    with closing(parallel.run(work, -(-len(names) // IMAGES_PER_PIECE))) as messages:
+        for message in filter(None, messages):
+            start, part, looks = message
+            described[start : start + len(part)], rows[start : start + len(part)] = part, looks
+            progress.advance(len(part))
     return [image for image in described if image is not None], rows
 
 

@@ -274,9 +274,28 @@ def test_sources_that_are_not_clear_are_refused(site: Site) -> None:
     assert "Only for image classification" in refused(site, kind="images/detection", folders_are_classes=1)
     both = {"annotations": str(site.data / "bars"), "folders_are_classes": True}
     assert "only one of" in refused(site, **both)
-    cases = site.data / "cases"
-    for name in ("Cat", "cat"):
-        shutil.copytree(site.data / "bars" / "left", cases / name)
-    assert "the same class" in refused(site, folder=str(cases), folders_are_classes=True)
     detection = {"kind": "images/detection", "annotations": str(site.data / "bars")}
     assert "no annotations" in refused(site, **detection)
+
+
+def test_labels_that_cannot_be_imported_are_imported_when_their_source_is_corrected(site: Site) -> None:
+    cases = site.data / "cases"
+    for name in ("Cat", "cat"):
+        shutil.copytree(bars(site.data / "bars of cases") / "left", cases / name)
+    sent = {"name": "a", "kind": "images/classification", "folder": str(cases), "folders_are_classes": True}
+    answer = site.client.post("/labels.json", json={**sent, "classes": "dog"})
+    job = answer.get_json()["id"]
+    assert site.wait_for_end(job) == "Error"
+    assert "“Cat” and “cat” are the same class" in site.json(f"/jobs/{job}/status")["error"]
+    page = site.get(f"/labels/{job}", headers={"Accept": "text/html"}).text
+    assert "are the same class" in page and "List again" in page
+    # Its class would have the number of one that is imported.
+    refused = site.client.post(f"/labels/{job}/classes.json", json={"name": "bird"})
+    assert refused.status_code == 409 and "not imported yet" in refused.get_json()["error"]["message"]
+    (cases / "Cat").rename(cases / "bird")
+    assert site.post(f"/labels/{job}/list").status_code == 302
+    site.wait_until_done(job)
+    labels = site.json(f"/labels/{job}.json")
+    assert [item["name"] for item in labels["classes"]] == ["dog", "bird", "cat"]
+    assert labels["states"]["labeled"] == 16
+    assert site.client.post(f"/labels/{job}/classes.json", json={"name": "fish"}).get_json()["id"] == 3

@@ -7,17 +7,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from PIL import Image
 
 from digits.core.events import EventLog, Warned, read
 from digits.core.recipe import ListImages
-from digits.kinds.labeling import importing
-from digits.kinds.labeling.answers import Answer, Object
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage, read_images, split_of
-from digits.kinds.labeling.log import LabelLog
+from digits.kinds.labeling.log import LABELS_FILE, LabelLog
 from digits.worker.failure import UserFault
 from digits.worker.tasks import list_images
 
@@ -37,14 +34,14 @@ def save(path: Path, image: Image.Image, turn: int = 1) -> None:
     image.save(path, exif=exif)
 
 
-def run(tmp_path: Path) -> tuple[dict[str, Any], dict[str, ListedImage], list[str]]:
+def run(tmp_path: Path, **fields: Any) -> tuple[dict[str, Any], dict[str, ListedImage], list[str]]:
     """List the images in the folder ``pictures``; return the result, all images by path, and the warnings."""
     folder = tmp_path / "job" / "list"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     log = EventLog(folder / "events.jsonl")
     try:
-        recipe = ListImages(root=str(tmp_path / "pictures"), target=str(folder.parent))
+        recipe = ListImages(**{"root": str(tmp_path / "pictures"), "target": str(folder.parent), **fields})
         result = list_images.run(recipe, folder, log)
     finally:
         log.close()
@@ -130,33 +127,42 @@ def test_imported_labels_are_of_the_images_that_a_repeated_list_finds(tmp_path: 
     """A task that was killed between the labels and the images leaves labels of images with other numbers."""
     for name in ("cat/b.jpg", "dog/c.jpg"):
         save(tmp_path / "pictures" / name, photo(len(name) + ord(name[0])))
+    folders = {"folder": str(tmp_path / "pictures"), "min_per_class": 1}
+    source = {"kind": "image-classification", "train": folders, "pct_val": 0}
+    run(tmp_path, classes=["dog"], source=source)
     job = tmp_path / "job"
-    job.mkdir()
-    answers = {"cat/b.jpg": Answer(label=1), "dog/c.jpg": Answer(label=0)}
-    (job / importing.FILE).write_bytes(
-        msgspec.json.encode(importing.Imported("image-classification", answers))
-    )
-    run(tmp_path)
     (job / IMAGES_FILE).unlink()
     save(tmp_path / "pictures" / "a.jpg", photo(5))
-    _, images, warnings = run(tmp_path)
+    _, images, warnings = run(tmp_path, classes=["dog"], source=source)
     log = LabelLog(job)
     log.update()
     found = {path: log.latest(number) for number, path in enumerate(images)}
     assert {path: entry.label for path, entry in found.items() if entry} == {"cat/b.jpg": 1, "dog/c.jpg": 0}
-    assert found["a.jpg"] is None and warnings == []
+    assert found["a.jpg"] is None
+    assert len(warnings) == 1 and "1 image ignored directly in" in warnings[0]
+    # Later, the labels are people's.
+    size = (job / LABELS_FILE).stat().st_size
+    save(tmp_path / "pictures" / "dog" / "d.jpg", photo(6))
+    assert run(tmp_path, root="", source=source)[0]["new"] == 1
+    assert (job / LABELS_FILE).stat().st_size == size
 
 
 def test_labels_that_do_not_fit_their_image_are_left_out(tmp_path: Path) -> None:
     save(tmp_path / "pictures" / "a.jpg", photo(1))
-    job = tmp_path / "job"
-    job.mkdir()
-    answers = {name: Answer(objects=[Object(class_=0, box=(0, 0, 5, 0.5))]) for name in ("a.jpg", "b.jpg")}
-    (job / importing.FILE).write_bytes(
-        msgspec.json.encode(importing.Imported("image-object-detection", answers))
+    (tmp_path / "boxes.csv").write_text(
+        "image,label,left,top,right,bottom\na.jpg,cat,0,0,5,0.5\nb.jpg,cat,0,0,5,5\n"
     )
-    *_, warnings = run(tmp_path)
-    assert "a.jpg (Object 1 is smaller than a pixel.)" in warnings[0] and "b.jpg" in warnings[1]
+    folder = str(tmp_path / "pictures")
+    source = {
+        "kind": "image-object-detection",
+        "images": folder,
+        "labels": str(tmp_path / "boxes.csv"),
+        "pct_val": 0,
+    }
+    *_, warnings = run(tmp_path, source=source)
+    assert "a.jpg (Object 1 is smaller than a pixel.)" in "\n".join(warnings) and "b.jpg" in "\n".join(
+        warnings
+    )
 
 
 def test_splits_have_their_shares() -> None:
