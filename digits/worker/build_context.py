@@ -43,6 +43,7 @@ class BuildContext:
     - ``targets``: what the records count in the loss (see `digits.worker.input.target_tensors`), or None.
     - ``trunk``: the names of the variables of pretrained layers, whose batch normalization uses its moving averages
       in training, too.
+    - ``frozen_layers``: the paths of the Keras layers that behave as in inference (`layer_calls.Call`).
     - ``pretrained``: collects the pretrained models that the network requests, or None.
     - ``folder``, ``dataset``: the folders of the network's file and of its dataset, or None outside of a build.
     - ``reduction``: averages statistics of the batch over the workers that share it
@@ -56,6 +57,7 @@ class BuildContext:
     keras_path: str = ""
     targets: Any = None
     trunk: Container[str] = ()
+    frozen_layers: Container[tuple[str, ...]] = ()
     pretrained: PretrainedParts | None = None
     folder: Path | None = None
     dataset: Path | None = None

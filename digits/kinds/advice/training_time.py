@@ -25,8 +25,7 @@ class Cost:
     that trains all layers costs for any number of pixels, because it handles all weights; to evaluate a batch costs
     half of that. The others are in nanoseconds of one core
     per pixel of an image: to train all layers with it, to ``evaluate`` it, and to train only the ``head`` on its
-    features; 0 if the network has no pretrained weights. They are computed in each step unless they are computed
-    ``once``.
+    features; 0 if the network has no pretrained weights.
 
     The pixels are those that the network computes with: it enlarges images until their shorter side has ``smallest``
     pixels, or halves them until no side has more than ``largest``. Each pixel of the image itself costs ``original``
@@ -41,7 +40,6 @@ class Cost:
     largest: int = 1_000_000
     original: float = 0.0
     step: float = 0.0
-    once: bool = True
 
     def pixels(self, width: int, height: int) -> float:
         """Return the number of pixels that an image of this size costs."""
@@ -58,7 +56,7 @@ COSTS: dict[str, Cost] = {
     "resnet32": Cost(10, 5312, 1796),
     "resnet50": Cost(27, 5800, 1695, 12, step=0.142),
     "efficientnetlite": Cost(17, 1511, 375, 12, smallest=128),
-    "efficientnetv2": Cost(35, 2092, 611, 12, once=False),
+    "efficientnetv2": Cost(35, 2092, 611, 12),
     "mobilenetv3": Cost(22, 1273, 319, 12),
     "fpn": Cost(27, 4130, 1200, 950, step=0.142),
     "regression": Cost(7, 864, 380, largest=64, original=0.166),
@@ -124,7 +122,7 @@ def training_seconds(
     head = float(settings["head_epochs"]) if settings.get("fine_tune") == "true" else 0.0
     # There is one before the training.
     validations = 1 + epochs / float(settings.get("val_interval") or 1)
-    passes = variants(head, _is_random(settings)) if cost.once and head >= 2 else head
+    passes = variants(head, _is_random(settings)) if head >= 2 else head
     trained = images["train"] * (head * cost.head + (epochs - head) * cost.train)
     evaluated_images = images["train"] * passes + images.get("val", 0) * validations
     batches = ((epochs - head) * images["train"] + evaluated_images / 2) / batch_size

@@ -19,6 +19,7 @@ from keras.src.backend.common import global_state
 from keras.src.backend.tensorflow.core import Variable as KerasVariable
 from tensorflow.python.keras.legacy_tf_layers.base import Layer as LegacyLayer
 
+from digits.worker import build_context
 from digits.worker.failure import UserFault
 from digits.worker.network.variables import plain, remember, set_once
 from digits.worker.patched_names import replace
@@ -26,14 +27,21 @@ from digits.worker.patched_names import replace
 
 @dataclass
 class Call:
-    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` belong to it."""
+    """A call of ``layer``: the operations numbered from ``first`` up to ``last`` belong to it.
+
+    ``path`` contains the names of the layers around it and its own: the same ones in all traces of a network.
+    """
 
     layer: Any
-    depth: int
+    path: tuple[str, ...]
     first: int
     last: int = 0
     outputs: Any = None
     has_inner: bool = False
+
+    @property
+    def depth(self) -> int:
+        return len(self.path) - 1
 
     @property
     def is_keras(self) -> bool:
@@ -93,7 +101,8 @@ class Calls:
         elsewhere = tf.compat.v1.get_default_graph() is not self.graph
         if elsewhere and isinstance(layer, keras.layers.Layer):
             return function(layer, *args, **kwargs)  # Keras calls the layer to infer shapes
-        call = Call(layer, len(self._open), self.graph.version)
+        around = self._open[-1].path if self._open else ()
+        call = Call(layer, (*around, getattr(layer, "name", "")), self.graph.version)
         if self._open:
             self._open[-1].has_inner = True
         elif call.is_keras:
@@ -101,7 +110,11 @@ class Calls:
         self.calls.append(call)
         self._open.append(call)
         try:
-            call.outputs = function(layer, *args, **kwargs)
+            with contextlib.ExitStack() as stack:
+                if call.is_keras and call.path in build_context.current().frozen_layers:
+                    stack.enter_context(_keras_stage(is_training=False))
+                    kwargs = {**kwargs, **({"training": False} if "training" in kwargs else {})}
+                call.outputs = function(layer, *args, **kwargs)
         finally:
             self._open.pop()
             call.last = self.graph.version

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from digits.worker import build_context, user_text
 from digits.worker.failure import UserFault
 from digits.worker.network import functional_models, layer_calls, summaries, tower
 from digits.worker.network.full_precision import to_float32
-from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain
+from digits.worker.network.variables import LOSS_SCOPE, MODEL_SCOPE, Own, VariableStore, plain, plain_name
 
 # Prefix of the statistics among the metrics, from which the kind's metrics are computed.
 _STATISTIC = "statistic/"
@@ -52,6 +52,27 @@ class Built:
     metrics: dict[str, tf.Tensor]
     pictures: list[summaries.Recorded]
     record_values: tf.Tensor | None = None
+
+    def layers_up_to(self, variables: Container[str]) -> frozenset[tuple[str, ...]]:
+        """Return the paths of the layers with some of the ``variables``, and of those on which these depend."""
+        operations = self.calls.graph.get_operations()
+        calls = [call for call in self.calls.calls if not call.has_inner]
+        owners = [call for call in calls if any(map(variables.__contains__, _weights_of(call.layer)))]
+        inputs: list[tf.Tensor] = []
+        for call in owners:
+            own = operations[call.first : call.last]
+            inputs += [item for operation in own for item in operation.inputs if item.op not in own]
+        before = {operation.name for operation in operations_behind(inputs)}
+        found = [
+            call
+            for call in calls
+            if any(
+                item.op.name in before
+                for item in tf.nest.flatten(call.outputs)
+                if isinstance(item, tf.Tensor)
+            )
+        ]
+        return frozenset(call.path for call in [*owners, *found])
 
 
 @dataclass(frozen=True)
@@ -277,6 +298,12 @@ def _regularization(calls: layer_calls.Calls, objectives: list[Objective]) -> tf
         used = {tensor.name for tensor in (*losses, *inputs)}
         terms = [term for term in map(tf.convert_to_tensor, terms) if term.name not in used]
     return tf.add_n([tf.cast(term, tf.float32) for term in terms]) if terms else None
+
+
+def _weights_of(layer: Any) -> list[str]:
+    """Return the names of the variables of ``layer`` without the states of random generators."""
+    variables = map(plain, layer_calls.variables_of(layer))
+    return [plain_name(variable) for variable in variables if variable.dtype.is_floating]
 
 
 def operations_behind(tensors: Iterable[Any]) -> list[tf.Operation]:

@@ -104,7 +104,8 @@ def build(
             return StepFunction(resources.step(net, phase, config, measures_labels=measures_labels), warn)
 
     if head_steps:
-        phase = Phase(resources.head_optimizer, 0, store.trunk, trunk_factor=0.0)
+        frozen_layers = shown.built.layers_up_to(store.trunk)
+        phase = Phase(resources.head_optimizer, 0, store.trunk, 0.0, frozen_layers)
         with _checked_numerics(recipe):
             step = resources.step(net, phase, config, measures_labels=measures_labels)
             head = Head(resources, step, head_steps, warn)

@@ -48,13 +48,14 @@ class Phase:
     """A part of a training, from ``first_step`` on, with its ``optimizer``.
 
     The variables named in ``trunk`` are trained at the learning rate times ``trunk_factor``, and not at all, which
-    saves their gradients, if it is 0.
+    saves their gradients, if it is 0. The ``frozen_layers`` behave as in inference.
     """
 
     optimizer: Optimizer
     first_step: int = 0
     trunk: Container[str] = ()
     trunk_factor: float = 1.0
+    frozen_layers: Container[tuple[str, ...]] = ()
 
     def restrict(self, objectives: list[Objective]) -> list[Objective]:
         """Return ``objectives`` without the variables that this phase does not train."""
@@ -217,7 +218,7 @@ class TrainingStep:
         with (
             self._randomness.draw_for(stage, draw, rank),
             target_tensors.use_targets(y) as labels,
-            build_context.extend(reduction=reduction),
+            build_context.extend(reduction=reduction, frozen_layers=self._phase.frozen_layers),
         ):
             built = self.network.build(replica.store, tower.TRAIN, x, labels, number)
         losses, classes = [item.loss for item in built.objectives], len(self.network.target.labels)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from digits.core.events import PhaseChanged, Progressed
+from digits.core.recipe import Solver
 from digits.core.resume_point import resume_points
+from digits.data.targets.class_index import ClassIndex
+from digits.kinds import standard_networks
 from tests.worker import networks
 from tests.worker.conftest import snapshot
-from tests.worker.lazily import memory
+from tests.worker.lazily import inference, memory, network_loader, tf, variables
 
 # The head has random numbers, moving averages and a size computed from the batch, and enlarges the features.
 NETWORK = networks.classifier(
@@ -50,8 +53,18 @@ def _tune(old: Path, **settings: Any) -> dict[str, Any]:
     return {"weights": str(old), "fine_tune": FINE_TUNE, "epochs": 5, **settings}
 
 
-def test_without_augmentation_features_change_nothing(train: Any, old: Path) -> None:
-    on_features = train(NEW, name="features", **_tune(old))
+# Omits its input at random before pretrained layers, as EfficientNetV2 and AlexNet do.
+OMITTING = (
+    "keras.layers.Conv2D(4, 1, name='conv2')(x + "
+    "keras.layers.Dropout(0.5, noise_shape=(None, 1, 1, 1))(x, training=self.is_training))"
+)
+
+
+@pytest.mark.parametrize("trunk", ["x", OMITTING])
+def test_without_augmentation_features_change_nothing(train: Any, trained: Any, trunk: str) -> None:
+    before, text = (NETWORK.format(head=head, trunk=trunk) for head in ("old", "new"))
+    old = trained(before, "old", epochs=1).job_folder / "snapshot_1.ckpt"
+    on_features = train(text, name="features", **_tune(old))
     assert ON_FEATURES in on_features.output and "of each of 1 variants of 64 images" in on_features.output
     assert "Computing features: 0%" in [event.doing for event in on_features.of(Progressed)]
     (change,) = on_features.of(PhaseChanged)
@@ -60,7 +73,7 @@ def test_without_augmentation_features_change_nothing(train: Any, old: Path) -> 
     # Four of five epochs, but little of the time.
     assert [event for event in before if isinstance(event, Progressed)][-1].fraction < 0.5
     # Steps that measure all layers are computed from images.
-    on_images = train(NEW, name="images", **_tune(old), gradient_metrics=True)
+    on_images = train(text, name="images", **_tune(old), gradient_metrics=True)
     assert ON_IMAGES in on_images.output
     assert _differing(on_features.job_folder, on_images.job_folder) == []
     assert on_features.values("train", "loss") == on_images.values("train", "loss")
@@ -80,12 +93,14 @@ def test_epochs_take_turns_with_variants(train: Any, old: Path) -> None:
 
 
 def test_a_training_resumed_in_the_head_phase_ends_with_the_same_weights(
-    model: Any, start: Any, resume: Any, old: Path, often: None
+    model: Any, start: Any, resume: Any, trained: Any, often: None
 ) -> None:
+    before, text = (NETWORK.format(head=head, trunk=OMITTING) for head in ("old", "new"))
+    old = trained(before, "old", epochs=1).job_folder / "snapshot_1.ckpt"
     settings = _tune(old, augment={**AUGMENT, "mixup": 0.2})
-    whole = start(model(NEW, "whole", **settings)).wait()
+    whole = start(model(text, "whole", **settings)).wait()
     assert whole.code == 0 and ON_FEATURES in whole.output, whole.output
-    task = model(NEW, "parts", **settings)
+    task = model(text, "parts", **settings)
     running = start(task)
     while not resume_points(task.parent)[0]:
         assert running.poll() is None, running.output()
@@ -126,7 +141,7 @@ def test_without_room_for_features_the_head_is_trained_on_images(
         ("x", {"fine_tune": {**FINE_TUNE, "head_epochs": 1}}, "the phase has fewer than two epochs"),
         ("x", {"batch_accumulation": 2}, "each step is divided"),
         (
-            "keras.layers.Conv2D(4, 1, name='conv2')(keras.layers.Dropout(0.5)(x, training=self.is_training))",
+            "keras.layers.Conv2D(4, 1, name='conv2')(tf.nn.dropout(x, 0.5) if self.is_training else x)",
             {},
             "layers that are not trained come behind random numbers",
         ),
@@ -140,3 +155,60 @@ def test_where_features_would_differ_the_head_is_trained_on_images(
     outcome = train(texts[1], **_tune(old, **settings))
     assert ON_IMAGES in outcome.output and reason in outcome.output
     assert ON_FEATURES not in outcome.output
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "alexnet",
+        *(
+            pytest.param(name, marks=pytest.mark.nightly)
+            for name in (
+                "vgg16",
+                "googlenet",
+                "resnet50",
+                "efficientnetlite",
+                "efficientnetv2",
+                "mobilenetv3",
+                "convnext",
+            )
+        ),
+    ],
+)
+def test_the_head_of_a_standard_network_has_the_same_loss_on_features(
+    in_child: Any, tmp_path: Path, name: str
+) -> None:
+    network = standard_networks.network(name)
+    (tmp_path / "network.py").write_text(network.text)
+    on_features, on_images, size = in_child(_losses, tmp_path / "network.py", max(64, network.smallest))
+    assert on_features == pytest.approx(on_images, rel=1e-5)
+    assert size < 10_000  # values: of the layers before the head, which are smaller than images
+
+
+def _losses(path: Path, side: int) -> tuple[float, float, int]:
+    """Return the loss of a step of the head on features and on images, and the number of features of an image."""
+    from digits.worker.input.preparation import Chunk, Preparation
+    from digits.worker.randomness.streams import Randomness
+    from digits.worker.training.loop.head import FeatureSteps
+    from digits.worker.training.step.optimizers import Optimizer
+    from digits.worker.training.step.step_function import StepFunction
+    from digits.worker.training.step.training_step import Phase, StepOptions, TrainingStep
+
+    shape, traces = (side, side, 3), []
+    for classes in (3, 2):
+        target = ClassIndex.of([str(number) for number in range(classes)])
+        store = variables.VariableStore()
+        net = network_loader.load(path, shape, target)
+        traces.append((net, store, inference.trace(net, store)))
+    (_, other, _), (net, store, shown) = traces
+    trunk = [name for name, item in store.variables.items() if other.variables[name].shape == item.shape]
+    phase = Phase(Optimizer(Solver(type="ADAM")), 0, trunk, 0.0, shown.built.layers_up_to(trunk))
+    preparation = Preparation(np.zeros(shape, np.float32), None, shape)
+    step = TrainingStep(net, store, preparation, Randomness(0), StepOptions(phase, 0))
+    images = tf.constant(np.random.default_rng(0).integers(0, 256, (4, *shape)), tf.uint8)
+    labels = tf.constant([0, 1, 0, 1], tf.int64)
+    function = FeatureSteps(step)
+    features = function.compute(images, labels, 0)
+    on_features = function.steps([tf.constant(column[None]) for column in features], [0.0], 0)
+    on_images = StepFunction(step).steps(Chunk(images, labels, tf.range(4, dtype=tf.int64)[None]), [0.0], 0)
+    return float(on_features[0, 0]), float(on_images[0, 0]), sum(column.shape[1] for column in features)
