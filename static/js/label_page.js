@@ -2,10 +2,11 @@
 
 import { toast } from './dialog.js';
 import { button, element } from './element.js';
-import { ago, countOf } from './format.js';
+import { ago } from './format.js';
 import { RequestError, formData, getJson, request, uniqueName, wordsOf } from './http.js';
 import { boundTo, keysOf, listOf, nameOf, typesText } from './label_keys.js';
 import { KINDS } from './label_values.js';
+import { STATES, changeOf, wordsOfEntry } from './label_words.js';
 import { join } from './live.js';
 import { IGNORED } from './mask.js';
 import { Outbox } from './outbox.js';
@@ -15,7 +16,6 @@ import { bounds } from './shapes.js';
 const IDLE_SECONDS = 30;
 // The list of a crowd would take longer to draw than its objects.
 const LISTED = 200;
-const STATES = { labeled: 'Labeled', reviewed: 'Reviewed', skipped: 'Skipped', unlabeled: 'Not labeled' };
 
 const find = (id) => document.getElementById(id);
 const box = find('label');
@@ -66,7 +66,7 @@ function save(state = canvas.missing ? 'unlabeled' : 'labeled', { mask, ...value
   const { n, rev } = current;
   const put = (change) => outbox.put(n, Math.max(rev, confirmed.get(n) ?? 0), change);
   const entry = { state, seconds: Math.round(10 * active.seconds) / 10, proposed: current.isProposed, ...value };
-  Object.assign(current, { state });
+  Object.assign(current, { state, by: user, at: Date.now() / 1000 });
   shown();
   if (!mask && !encoding.has(n)) {
     put(entry);
@@ -108,7 +108,7 @@ function refused({ n }, error) {
   }
   const dialog = find('label-conflict');
   const { entry } = error.body;
-  dialog.querySelector('[data-words]').textContent = `${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry)} Your labels: ${wordsOfEntry(outbox.find(n))}`;
+  dialog.querySelector('[data-words]').textContent = `${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry, classes)} Your labels: ${wordsOfEntry(outbox.find(n), classes)}`;
   dialog.returnValue = '';
   dialog.showModal();
   return new Promise((resolve) => {
@@ -122,14 +122,6 @@ function refused({ n }, error) {
       resolve();
     };
   });
-}
-
-function wordsOfEntry({ state, objects, label, labels, numbers, mask }) {
-  const name = (id) => classes[id]?.name ?? id;
-  const several = (ids, none = '') => [...new Set(ids)].map(name).join(', ') || none;
-  const words = objects ? [countOf(objects.length, 'object'), several(objects.map((object) => object.class))].filter(Boolean).join(': ')
-    : mask ? several(labels, 'a mask') : labels ? several(labels, 'no label') : numbers ? Object.entries(numbers).map(([id, value]) => `${name(id)} ${value}`).join(', ') : label === undefined ? '' : name(label);
-  return `${STATES[state]}${words && ', '}${words}.`;
 }
 
 // History
@@ -149,19 +141,23 @@ async function openHistory() {
 
 /** Lists entries `before` one: each stroke of a mask is one, so there may be many. */
 async function listEntries(before = '') {
-  const found = await getJson(`${current.url}/history.json?before=${before}`);
-  const row = (entry) => {
-    const { at, by, state, source, rev } = entry;
-    const [words, model] = [wordsOfEntry(entry), found.models[source?.split('/')[0]]];
-    const when = element('time', { datetime: new Date(1000 * at).toISOString(), title: new Date(1000 * at).toLocaleString('en') }, ago(at));
+  const { entries, models, before: more } = await getJson(`${current.url}/history.json?before=${before}`);
+  const row = (entry, at) => {
+    const model = models[entry.source?.split('/')[0]];
+    const change = at + 1 < entries.length ? changeOf(entry, entries[at + 1], classes) : '';
+    const words = [wordsOfEntry(entry, classes), change && element('span', 'small', ` ${change}`)];
     const restore = button('button button-small', 'Restore', () => (find('label-history').close(), turn(() => canvas.replace(entry, current))));
-    restore.setAttribute('aria-label', `Restore: ${words}`);
-    return element('li', 'row row-apart row-nowrap', element('div', '', element('b', '', words), element('p', 'small muted', when, by && ` · ${by}`, model ? ` · Proposed by: ${model}` : '')), rev < current.rev && ['labeled', 'reviewed'].includes(state) ? restore : '');
+    restore.setAttribute('aria-label', `Restore: ${words[0]} ${change}`);
+    return element('li', 'row row-apart row-nowrap', element('div', '', element('b', '', words[0]), words[1], element('p', 'small muted', timeOf(entry.at), entry.by && ` · ${entry.by}`, model ? ` · Proposed by: ${model}` : '')), entry.rev < current.rev && ['labeled', 'reviewed'].includes(entry.state) ? restore : '');
   };
-  find('label-history').querySelector('ul').append(...(found.entries.length ? found.entries.map(row) : [element('li', 'small', 'None.')]));
-  older = found.before;
+  // The last one is listed with the next ones, because what it changed is in the one before.
+  const rows = entries.map(row).slice(0, more ? -1 : undefined);
+  find('label-history').querySelector('ul').append(...(entries.length ? rows : [element('li', 'small', 'None.')]));
+  older = more && entries.at(-1).rev + 1;
   find('label-older').hidden = !older;
 }
+
+const timeOf = (at) => element('time', { datetime: new Date(1000 * at).toISOString(), title: new Date(1000 * at).toLocaleString('en') }, ago(at));
 
 // Images
 
@@ -328,6 +324,8 @@ function shown() {
   pressed.push(...canvas.chosen.map((id) => classButtons.get(id)).filter(Boolean));
   for (const item of pressed) item.setAttribute('aria-pressed', 'true');
   find('label-state').textContent = STATES[current.state] ?? (current.isProposed ? 'Proposed' : 'Not labeled');
+  const { state, by, at } = current;
+  find('label-saver').replaceChildren(...(at && state !== 'unlabeled' ? [by && `by ${by}, `, timeOf(at)] : []));
   find('label-eraser')?.setAttribute('aria-pressed', String(canvas.isErasing));
   find('label-skip').setAttribute('aria-pressed', String(current.state === 'skipped'));
   if (canvas.objects) listObjects();

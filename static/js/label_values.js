@@ -42,9 +42,9 @@ class Values extends ImageCanvas {
     this.change(this.read(entry));
   }
 
-  /** Changes what is chosen, which can be undone. */
+  /** Saves what is chosen. It can be undone if it is different. */
   change(chosen) {
-    this.changes.add(this.chosen, chosen);
+    if (JSON.stringify(chosen) !== JSON.stringify(this.chosen)) this.changes.add(this.chosen, chosen);
     this.put(chosen);
   }
 }

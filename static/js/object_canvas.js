@@ -107,10 +107,11 @@ export class ObjectCanvas extends DrawingCanvas {
     if (copies.length) this.#commit([...this.objects, ...copies]);
   }
 
-  /** Changes an object. What a model proposed becomes a person's. */
+  /** Changes an object, unless the values are its own. What a model proposed becomes a person's. */
   change(object, values) {
     const { from, score, ...own } = object;
     const changed = { ...own, ...rounded(values) };
+    if (JSON.stringify(changed) === JSON.stringify(own)) return;
     this.#commit(this.objects.map((other) => (other.id === object.id ? changed : other)));
   }
 

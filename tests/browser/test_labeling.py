@@ -174,16 +174,22 @@ def test_the_history_of_an_image_is_shown_and_restored_with_keys(
     first = saved(page)["objects"]
     page.keyboard.press("2")
     assert saved(page)["objects"] != first
+    page.keyboard.press("Shift+ArrowDown")
+    saved(page)
     press(page, page.get_by_role("button", name="History"))
     dialog = page.get_by_role("dialog", name="History")
     expect(dialog.get_by_role("listitem")).to_have_text(
-        [re.compile(r"Labeled, 1 object: spot\.just now$"), re.compile(r"Labeled, 1 object: bar\.just now")]
+        [
+            re.compile(r"Labeled, 1 object: spot\. 1 spot movedjust now$"),
+            re.compile(r"Labeled, 1 object: spot\. \+1 spot, −1 barjust now"),
+            re.compile(r"Labeled, 1 object: bar\.just now"),
+        ]
     )
     check_all(page)
-    press(page, dialog.get_by_role("button", name="Restore"))
+    press(page, dialog.get_by_role("button", name="Restore").last)
     expect(dialog).to_be_hidden()
     restored = saved(page)
-    assert (restored["objects"], restored["rev"]) == (first, 3)
+    assert (restored["objects"], restored["rev"]) == (first, 4)
     page.keyboard.press("Control+z")
     (undone,) = saved(page)["objects"]
     assert undone["class"] == 1
@@ -212,6 +218,33 @@ def is_save(response: Response) -> bool:
 
 def picture_of_mask(page: Page, rev: int) -> NDArray[np.uint8]:
     return np.asarray(Image.open(io.BytesIO(page.request.get(f"{page.url}/mask?rev={rev}").body())))
+
+
+def test_what_changes_nothing_is_not_undone(page: Page, page_faults: PageFaults, photos: Path) -> None:
+    url = start(page, photos, "Object detection", "bar\nspot")
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    draw(page, 0.25, 0.25, 1, 0.5)
+    (box,) = saved(page)["objects"]
+    page.keyboard.press("Shift+ArrowRight")
+    page.get_by_label("Right").fill("16.001")
+    page.get_by_label("Right").press("Enter")
+    page.locator("#label-frame").focus()
+    page.keyboard.press("Control+z")
+    expect(page.locator("#label-count")).to_have_text("0")
+    page.keyboard.press("Control+y")
+    assert saved(page)["objects"] == [box]
+
+    url = start(page, photos, "Image regression", "width\nheight")
+    page.goto(f"{url}/images/0")
+    width = page.get_by_label("width")
+    width.fill("1.5")
+    width.press("Tab")
+    width.press("Enter")
+    expect(page.get_by_text("Choose all numbers first, or skip the image.")).to_be_visible()
+    page.locator("#label-frame").focus()
+    page.keyboard.press("Control+z")
+    expect(width).to_have_value("")
 
 
 def test_numbers_are_saved_one_by_one(page: Page, page_faults: PageFaults, photos: Path) -> None:
@@ -285,6 +318,14 @@ def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photo
     dialog.get_by_role("button", name="Keep mine").click()
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(first)["label"] == 1 and entry(first)["rev"] == 2
+
+    # The page says by whom an image is labeled, and when.
+    change = json.dumps({"rev": 2, "edit": "ada", "label": 0}).encode()
+    headers = {"Content-Type": "application/json"}
+    assert page.request.post(f"{first}.json?username=ada", data=change, headers=headers).ok
+    page.goto(first)
+    side = page.get_by_role("complementary", name="Labels")
+    expect(side).to_contain_text("Labeled by ada, just now")
 
 
 def test_labels_begin_with_the_folders_of_the_form(page: Page, page_faults: PageFaults, photos: Path) -> None:
