@@ -1,13 +1,13 @@
 """The head phase of fine-tuning, on features: the outputs of the layers that are not trained, computed only once.
 
 These layers take nearly all the time of a step, and their outputs would be the same in every epoch but for the random
-augmentation. So they are computed for a few variants of each image, and the epochs take turns to use them. Features
-depend only on the records, the seed and the size of a step: a resumed training computes the same ones again.
+augmentation. So they are computed for a few variants of each image, when a step first needs them, and the epochs take
+turns to use them. Features depend only on the records, the seed and the size of a step: a resumed training computes
+the same ones again.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
 import math
@@ -55,7 +55,8 @@ class Head:
         self._resources, self._step, self._warn = resources, step, warn
         self._data = resources.data
         self._features: Features | None = None
-        self._computed: set[int] = set()  # variants
+        self._done = [0] * self._variants  # batches of each variant
+        self._begun: dict[int, _Variant] = {}
         try:
             self.function: StepFunction = self._on_features()
         except Uncuttable as reason:
@@ -63,30 +64,41 @@ class Head:
 
     def feed(self, first_step: int, report: Callable[[int, int], None]) -> Any:
         """Return the feed of the steps from ``first_step`` on, ready for the first one; see `prepare`."""
-        order = self._data.order(self._resources.seed, first_step)
         try:
             self.prepare(first_step, 1, report)
         except Uncuttable as reason:
             self._train_on_images(reason)
         if self._features is None:
-            return self._data.train.feed(order)
-        return _FeatureFeed(self._features, order, self._data.step_records, first_step)
+            return self._data.train.feed(self._order(first_step))
+        return _FeatureFeed(self._features, self._order(first_step), self._data.step_records, first_step)
 
     def prepare(self, first_step: int, count: int, report: Callable[[int, int], None]) -> None:
         """Compute the features that ``count`` steps from ``first_step`` on need, unless they are there.
 
-        Calls ``report`` with the number of batches that are done and that of all. If that raises an exception, the
-        next call computes the variant again.
+        Calls ``report`` after each batch with the number of batches that are done and that of all, and before the
+        first one.
         """
-        if not isinstance(self.function, FeatureSteps):
+        if not isinstance(self.function, FeatureSteps) or self.is_computed:
             return
-        size, records = self._data.step_records, len(self._data.train)
-        last = (first_step + count) * size - 1
-        epochs = range(first_step * size // records, last // records + 1)
-        for variant in dict.fromkeys(epoch % self._variants for epoch in epochs):
-            if variant not in self._computed:
-                self._compute(self.function, variant, report)
-                self._computed.add(variant)
+        size = self._data.step_records
+        records = np.concatenate(list(itertools.islice(self._order(first_step), count)))
+        variants = (first_step * size + np.arange(len(records))) // len(self._data.train) % self._variants
+        for number in np.unique(variants).tolist():
+            if self._done[number] < self._batches_per_variant:
+                variant = self._begun.get(number) or self._begin(number)
+                last = variant.places[records[variants == number]].max() // size
+                while self._done[number] <= last:
+                    self._compute(self.function, number, variant, report)
+
+    def close(self) -> None:
+        """Close the feeds of the images whose features are being computed."""
+        while self._begun:
+            self._begun.popitem()[1].feed.close()
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether no features are left to compute."""
+        return not self.is_on_features or sum(self._done) == self.batches
 
     @property
     def batches(self) -> int:
@@ -133,41 +145,70 @@ class Head:
         log.info("The head is trained on images, not on features that are computed once, because %s.", reason)
         self.function = StepFunction(self._step, self._warn)
 
-    def _compute(self, function: FeatureSteps, variant: int, report: Callable[[int, int], None]) -> None:
-        """Compute the features of a ``variant`` of all images."""
-        data, size, count = self._data, self._data.step_records, len(self._data.train)
-        starts = [size * batch for batch in range(self._batches_per_variant)]
-        done = len(self._computed) * len(starts)
+    def _order(self, first_step: int) -> feeds.Order:
+        return self._data.order(self._resources.seed, first_step)
+
+    def _begin(self, number: int) -> _Variant:
+        """Return the variant with this ``number``, in the order of the first epoch that uses it."""
+        size, count = self._data.step_records, len(self._data.train)
+        step, skip = divmod(number * count, size)
+        epoch = np.concatenate(list(itertools.islice(self._order(step), count // size + 2)))[skip:][:count]
+        # Balanced epochs repeat some records and leave out others.
+        records, places = np.unique(np.concatenate([epoch, np.arange(count)]), return_index=True)
+        order = records[np.argsort(places)]
         # Each batch has the same size, on which networks may rely: the last one ends with the first records.
-        order = (np.arange(start, start + size) % count for start in starts)
-        with contextlib.closing(data.train.feed(order)) as feed, contextlib.ExitStack() as claims:
-            for number, start in enumerate(starts):
-                report(done + number, self.batches)
-                values = function.compute(*feed.take(1).batch(0), variant * len(starts) + number)
-                if self._features is None:
-                    self._features = Features.allocate(
-                        values, self._variants, count, self._resources.job_folder, claims
-                    )
-                    log.info(
-                        "The head is trained on features that are computed once: %s of each of %d variants of %d "
-                        "images, %s.",
-                        humanize.naturalsize(self._features.bytes_per_record),
-                        self._variants,
-                        count,
-                        self._features.place,
-                    )
-                self._features.put(variant * count + start, min(size, count - start), values)
-            report(done + len(starts), self.batches)
+        batches = np.resize(order, (self._batches_per_variant, size))
+        feed = self._data.train.feed(iter(batches[self._done[number] :]))
+        self._begun[number] = _Variant(order, np.argsort(order), feed)
+        return self._begun[number]
+
+    def _compute(
+        self, function: FeatureSteps, number: int, variant: _Variant, report: Callable[[int, int], None]
+    ) -> None:
+        """Compute the features of the next batch of a ``variant``."""
+        size, count, done = self._data.step_records, len(variant.order), self._done[number]
+        if not any(self._done):
+            report(0, self.batches)
+        values = function.compute(*variant.feed.take(1).batch(0), number * self._batches_per_variant + done)
+        if self._features is None:
+            self._features = Features.allocate(values, self._variants, count, self._resources.job_folder)
+            log.info(
+                "The head is trained on features that are computed once: %s of each of %d variants of %d images, %s.",
+                humanize.naturalsize(self._features.bytes_per_record),
+                self._variants,
+                count,
+                self._features.place,
+            )
+        self._features.put(number * count + variant.order[done * size : (done + 1) * size], values)
+        self._done[number] += 1
+        if self._done[number] == self._batches_per_variant:
+            self._begun.pop(number).feed.close()
+        if self.is_computed:
+            self._features.claim.end()
+        report(sum(self._done), self.batches)
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """A variant of all images: the ``order`` in which their features are computed, and their ``places`` in it."""
+
+    order: NDArray[np.int64]
+    places: NDArray[np.int64]
+    feed: feeds.Feed
 
 
 @dataclass(frozen=True)
 class Features:
-    """Features and targets of records: ``columns`` [variants · count, values], in ``place``."""
+    """Features and targets of records: ``columns`` [variants · count, values], in ``place``.
+
+    The ``claim`` of memory ends when they are computed.
+    """
 
     columns: list[NDArray[Any]]
     variants: int
     count: int
     place: str
+    claim: memory.Claim
 
     @classmethod
     def allocate(
@@ -176,20 +217,17 @@ class Features:
         variants: int,
         count: int,
         folder: Path,
-        claims: contextlib.ExitStack,
     ) -> Features:
         """Allocate the columns for ``values`` of a batch: in memory if they fit, otherwise in a file in ``folder``.
 
-        The file has no name, so it ends with the process. The memory is claimed until ``claims`` ends. Raises
-        Uncuttable if there is no room.
+        The file has no name, so it ends with the process. Raises Uncuttable if there is no room.
         """
         shapes = [(variants * count, item.shape[1]) for item in values]
         sizes = [math.prod(shape) * item.dtype.itemsize for shape, item in zip(shapes, values, strict=True)]
         claim = memory.Claim(sum(sizes))
-        claims.callback(claim.end)
         if sum(sizes) <= memory.budget(None).budget:
             columns = [np.zeros(shape, item.dtype) for shape, item in zip(shapes, values, strict=True)]
-            return cls(columns, variants, count, "in memory")
+            return cls(columns, variants, count, "in memory", claim)
         claim.end()
         columns = []
         try:
@@ -203,16 +241,16 @@ class Features:
         except OSError as error:
             size = humanize.naturalsize(sum(sizes))
             raise Uncuttable(f"they take {size}, for which there is no room in memory or on disk") from error
-        return cls(columns, variants, count, "on disk")
+        return cls(columns, variants, count, "on disk", claim)
 
     @property
     def bytes_per_record(self) -> int:
         return sum(column.shape[1] * column.itemsize for column in self.columns)
 
-    def put(self, first: int, count: int, values: Sequence[NDArray[Any]]) -> None:
-        """Set the rows from ``first`` on to the first ``count`` rows of ``values``."""
+    def put(self, rows: NDArray[np.int64], values: Sequence[NDArray[Any]]) -> None:
+        """Set ``rows`` to the first rows of ``values``."""
         for column, value in zip(self.columns, values, strict=True):
-            column[first : first + count] = value[:count]
+            column[rows] = value[: len(rows)]
 
 
 class _FeatureFeed:

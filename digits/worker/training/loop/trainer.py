@@ -225,6 +225,7 @@ class Trainer:
         head, order = self._steps.head, self._data.order(self._resources.seed, self.step)
         limit = self._resources.max_steps_per_call
         if head and self.step < head.steps:
+            self._open.callback(head.close)
             self._feed = head.feed(self.step, self._computed)
             limit = head.max_steps_per_call
         else:
@@ -324,7 +325,10 @@ class Trainer:
     def _next_call(self, end: int) -> Call:
         """Return the steps to run at once: up to ``end``, the phase's end, the next profile or the next statistics."""
         unprofiled = self._profiler.steps_until_next(self.step)
+        head = self._steps.head
         counts = [self._pace.steps, end - self.step, self._steps_left_in_phase]
+        if head and self.step < head.steps and not head.is_computed:
+            counts.append(1)  # each step waits for its features only
         if self._averaging_interval > 1:
             counts.append(self._averaging_interval - self.step % self._averaging_interval)
         if unprofiled is not None:
@@ -368,7 +372,10 @@ class Trainer:
         self._report(self._rows.add(metrics, seconds if is_representative else None))
         if self.step == len(metrics):
             self._report_first_step(metrics[0])
-        self._progress("Training the head" if self.step < self._steps.head_steps else "Training")
+        if self.step >= self._steps.head_steps:
+            self._progress("Training")
+        elif self._steps.head and self._steps.head.is_computed:
+            self._progress("Training the head")
 
     def _report_first_step(self, metrics: NDArray[np.float32]) -> None:
         """Report what the first step of a new training reveals, and draw its batch."""

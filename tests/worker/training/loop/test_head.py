@@ -13,9 +13,10 @@ from digits.core.recipe import Solver
 from digits.core.resume_point import resume_points
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds import standard_networks
+from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import snapshot
-from tests.worker.lazily import inference, memory, network_loader, tf, variables
+from tests.worker.lazily import head, inference, memory, network_loader, tf, variables
 
 # The head has random numbers, moving averages and a size computed from the batch, and enlarges the features.
 NETWORK = networks.classifier(
@@ -84,6 +85,30 @@ def test_features_are_those_before_an_enlargement(train: Any, old: Path) -> None
     assert "408 Bytes of each of" in train(NEW, **_tune(old)).output
 
 
+@pytest.mark.parametrize("settings", [{"batch_size": 12}, {"balance": "sampling"}], ids=str)
+def test_batches_across_epochs_and_balanced_epochs_have_their_features(
+    train: Any, old: Path, settings: dict[str, Any]
+) -> None:
+    on_features = train(NEW, name="features", **_tune(old, **settings))
+    on_images = train(NEW, name="images", **_tune(old, **settings), gradient_metrics=True)
+    assert ON_FEATURES in on_features.output and ON_IMAGES in on_images.output
+    assert _differing(on_features.job_folder, on_images.job_folder) == []
+
+
+def test_a_step_waits_for_its_own_features_only(
+    fail: Any, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compute = head.FeatureSteps.compute
+
+    def compute_two(self: Any, images: Any, labels: Any, number: int) -> Any:
+        if number == 2:
+            raise UserFault("no third batch")
+        return compute(self, images, labels, number)
+
+    monkeypatch.setattr(head.FeatureSteps, "compute", compute_two)
+    assert len(fail(NEW, **_tune(old), augment=AUGMENT).values("train", "loss")) == 2
+
+
 AUGMENT = {"flip": "fliplr", "rotation": 20.0, "noise": 0.1}
 
 
@@ -124,8 +149,6 @@ def test_features_that_do_not_fit_into_memory_are_on_disk(
 def test_without_room_for_features_the_head_is_trained_on_images(
     train: Any, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from digits.worker.training.loop import head
-
     on_features = train(NEW, name="features", **_tune(old))
     monkeypatch.setattr(memory, "RESIDENT_SHARE", 0.0)
     monkeypatch.setattr(head, "DISK_SHARE", 0.0)
