@@ -117,8 +117,8 @@ function refused({ n }, error) {
         dialog.showModal(); // the Escape key decides nothing
         return;
       }
-      if (dialog.returnValue === 'mine') outbox.resend(n, entry.rev);
-      else discard(n);
+      if (dialog.returnValue === 'theirs') discard(n);
+      else outbox.resend(n, entry.rev);
       resolve();
     };
   });

@@ -37,6 +37,19 @@ def start(page: Page, photos: Path, kind: str, classes: str) -> str:
     return page.url.partition("#")[0]
 
 
+def open_first(page: Page, photos: Path, kind: str, classes: str) -> str:
+    """Create labels in the form, and open the first image; return their address."""
+    url = start(page, photos, kind, classes)
+    page.goto(f"{url}/images/0")
+    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    return url
+
+
+def post(page: Page, address: str, **change: Any) -> None:
+    """Send what another program or person changes."""
+    assert page.request.post(address, data=change).ok
+
+
 def entry(url: str) -> dict[str, Any]:
     with urllib.request.urlopen(f"{url}.json") as answer:
         found: dict[str, Any] = json.load(answer)
@@ -135,9 +148,7 @@ def test_boxes_are_drawn_changed_and_become_a_dataset(
 
 
 def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    start(page, photos, "Image classification", "low\nhigh")
-    page.get_by_role("link", name="Label", exact=True).click()
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Image classification", "low\nhigh")
     first = page.url
     page.keyboard.press("2")
     expect(page).not_to_have_url(first)
@@ -167,9 +178,7 @@ def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos:
 def test_the_history_of_an_image_is_shown_and_restored_with_keys(
     page: Page, page_faults: PageFaults, photos: Path
 ) -> None:
-    url = start(page, photos, "Object detection", "bar\nspot")
-    page.goto(f"{url}/images/0")
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    url = open_first(page, photos, "Object detection", "bar\nspot")
     draw(page, 0.25, 0.25, 0.75, 0.5)
     first = saved(page)["objects"]
     page.keyboard.press("2")
@@ -195,9 +204,7 @@ def test_the_history_of_an_image_is_shown_and_restored_with_keys(
     assert undone["class"] == 1
 
     # Masks, too, whose strokes are many entries.
-    url = start(page, photos, "Semantic segmentation", "bar\nspot")
-    page.goto(f"{url}/images/0")
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Semantic segmentation", "bar\nspot")
     draw(page, 0.2, 0.5, 0.8, 0.5)
     bar = picture_of_mask(page, saved(page)["rev"])
     page.keyboard.press("3")
@@ -221,9 +228,7 @@ def picture_of_mask(page: Page, rev: int) -> NDArray[np.uint8]:
 
 
 def test_what_changes_nothing_is_not_undone(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    url = start(page, photos, "Object detection", "bar\nspot")
-    page.goto(f"{url}/images/0")
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    url = open_first(page, photos, "Object detection", "bar\nspot")
     draw(page, 0.25, 0.25, 1, 0.5)
     (box,) = saved(page)["objects"]
     page.keyboard.press("Shift+ArrowRight")
@@ -248,9 +253,7 @@ def test_what_changes_nothing_is_not_undone(page: Page, page_faults: PageFaults,
 
 
 def test_numbers_are_saved_one_by_one(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    url = start(page, photos, "Image regression", "width\nheight")
-    page.goto(f"{url}/images/0")
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    url = open_first(page, photos, "Image regression", "width\nheight")
     page.get_by_label("width").fill("1.5")
     page.keyboard.press("Tab")
     # Without all of them, the image remains open.
@@ -269,9 +272,7 @@ def test_numbers_are_saved_one_by_one(page: Page, page_faults: PageFaults, photo
 
 
 def test_masks_are_painted(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    start(page, photos, "Semantic segmentation", "bar")
-    page.get_by_role("link", name="Label", exact=True).click()
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Semantic segmentation", "bar")
     draw(page, 0.2, 0.5, 0.8, 0.5)
     assert saved(page)["mask"].endswith("-1.png")
     page.keyboard.press("g")
@@ -285,9 +286,7 @@ def test_masks_are_painted(page: Page, page_faults: PageFaults, photos: Path) ->
 def test_a_change_survives_a_closed_tab_and_an_unreachable_server(
     page: Page, page_faults: PageFaults, photos: Path
 ) -> None:
-    start(page, photos, "Image classification", "low\nhigh")
-    page.get_by_role("link", name="Label", exact=True).click()
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Image classification", "low\nhigh")
     first = page.url
     page_faults.allow(r"/images/\d+\.json$")
     page.route(
@@ -304,13 +303,9 @@ def test_a_change_survives_a_closed_tab_and_an_unreachable_server(
 
 
 def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    start(page, photos, "Image classification", "low\nhigh")
-    page.get_by_role("link", name="Label", exact=True).click()
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Image classification", "low\nhigh")
     first = page.url
-    change = json.dumps({"rev": 0, "edit": "other", "label": 0}).encode()
-    other = page.request.post(f"{first}.json", data=change, headers={"Content-Type": "application/json"})
-    assert other.ok
+    post(page, f"{first}.json", rev=0, edit="other", label=0)
     page_faults.allow(r"/images/\d+\.json$")
     page.keyboard.press("2")
     dialog = page.get_by_role("dialog", name="Two people labeled this image")
@@ -320,9 +315,7 @@ def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photo
     assert entry(first)["label"] == 1 and entry(first)["rev"] == 2
 
     # The page says by whom an image is labeled, and when.
-    change = json.dumps({"rev": 2, "edit": "ada", "label": 0}).encode()
-    headers = {"Content-Type": "application/json"}
-    assert page.request.post(f"{first}.json?username=ada", data=change, headers=headers).ok
+    post(page, f"{first}.json?username=ada", rev=2, edit="ada", label=0)
     page.goto(first)
     side = page.get_by_role("complementary", name="Labels")
     expect(side).to_contain_text("Labeled by ada, just now")
@@ -383,9 +376,7 @@ def test_two_fingers_zoom_without_dropping_a_polygon(
 def test_a_conflict_needs_a_choice_and_keys_never_change_the_image_before(
     page: Page, page_faults: PageFaults, photos: Path
 ) -> None:
-    start(page, photos, "Image classification", "low\nhigh")
-    page.get_by_role("link", name="Label", exact=True).click()
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    open_first(page, photos, "Image classification", "low\nhigh")
     first = page.url
     page.keyboard.press("2")
     page.keyboard.press("1")  # before the next image is there
@@ -393,8 +384,7 @@ def test_a_conflict_needs_a_choice_and_keys_never_change_the_image_before(
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(first)["label"] == 1
     second = page.url
-    change = json.dumps({"rev": entry(second)["rev"], "edit": "other", "label": 0}).encode()
-    page.request.post(f"{second}.json", data=change, headers={"Content-Type": "application/json"})
+    post(page, f"{second}.json", rev=entry(second)["rev"], edit="other", label=0)
     page_faults.allow(r"/images/\d+\.json$")
     page.keyboard.press("2")
     dialog = page.get_by_role("dialog", name="Two people labeled this image")
@@ -455,9 +445,7 @@ def test_changes_that_are_refused_do_not_stop_others(
     page.route("**/socket.io/**", lambda route: route.abort())  # so that the page does not follow
     page.goto(f"{url}/images/0")
     expect(page.locator("#label-place")).to_have_text("1 of 18")
-    change = json.dumps({"id": 1, "is_deleted": True}).encode()
-    headers = {"Content-Type": "application/json"}
-    assert page.request.post(f"{url}/classes.json", data=change, headers=headers).ok
+    post(page, f"{url}/classes.json", id=1, is_deleted=True)
     page.keyboard.press("2")
     draw(page, 0.2, 0.2, 0.8, 0.8)
     expect(page.get_by_role("button", name="1 not saved")).to_be_visible()
@@ -560,9 +548,7 @@ def test_label_pages_are_accessible_on_phones_too(
 def test_dialogs_are_accessible_on_phones_too(page: Page, page_faults: PageFaults, photos: Path) -> None:
     page.goto("/labels/new")
     check_all(page)
-    url = start(page, photos, "Semantic segmentation", "bar")
-    page.goto(f"{url}/images/0")
-    expect(page.locator("#label-state")).to_have_text("Not labeled")
+    url = open_first(page, photos, "Semantic segmentation", "bar")
     draw(page, 0.2, 0.5, 0.8, 0.5)
     saved(page)
     page.goto(url)
@@ -582,8 +568,7 @@ def test_dialogs_are_accessible_on_phones_too(page: Page, page_faults: PageFault
         page.get_by_role("button", name="Larger brush").click()
     draw(page, 0.1, 0.5, 0.9, 0.5)
     assert saved(page)["labels"] == [0]
-    change = json.dumps({"rev": entry(page.url)["rev"], "edit": "other", "state": "skipped"}).encode()
-    assert page.request.post(f"{page.url}.json", data=change, headers={"Content-Type": "application/json"}).ok
+    post(page, f"{page.url}.json", rev=entry(page.url)["rev"], edit="other", state="skipped")
     page_faults.allow(r"/images/\d+\.json$")
     page.keyboard.press("x")
     expect(page.get_by_role("dialog", name="Two people labeled this image")).to_be_visible()

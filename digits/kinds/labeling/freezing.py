@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -31,7 +32,6 @@ from digits.kinds.advice.recommendation import Resources
 from digits.kinds.forms.dataset_recommendation import SourceFacts, recommend_dataset
 from digits.kinds.forms.scanning import settings_of
 from digits.kinds.labeling.answers import LabelClass
-from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.forms import Files, form_of
 from digits.kinds.recipes import build_recipe
@@ -70,14 +70,13 @@ def write(request: Request) -> CreateDataset:
     Raises BadRequest, UnreadableFile and OSError.
     """
     form, folder = form_of(request.kind), Path(request.target, FOLDER)
-    collection = Collection(Path(request.folder), request.classes, form, request.frozen.cursor)
-    names, counts = collection.names, collection.counts
-    export = LabelExport(collection, form.formats[0])
+    export = LabelExport(Path(request.folder), request.classes, form, request.frozen.cursor, form.formats[0])
+    names, counts = export.categories, export.counts
     for name, content in export.entries():
         target = folder / name
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if isinstance(content, tuple):
-            _copy_mask(content[0], target, collection)
+            _copy_mask(content[0], target, export.indexes, len(request.classes))
         else:
             with open(target, "xb") as file, as_file(content) as source:
                 shutil.copyfileobj(source, file)
@@ -87,14 +86,14 @@ def write(request: Request) -> CreateDataset:
             f"No training image is labeled yet; {counts.total():,} others are.",
             "Label more images. The split of each one is fixed.",
         )
-    form.check_training([names[number] for number in collection.trained & names.keys()])
+    form.check_training([names[number] for number in export.trained & names.keys()])
     present, missing = (
         [split for split in SPLITS if bool(counts[split]) is is_there] for is_there in (True, False)
     )
-    files = form.source(Files(request.root, folder, collection.columns, [*names.values()], present))
+    files = form.source(Files(request.root, folder, export.columns, [*names.values()], present))
     sync_tree(folder)
     remarks = [f"No {SPLIT_TITLES[split].lower()} image is labeled yet." for split in missing]
-    facts = SourceFacts(request.kind, sizes=collection.sizes, are_gray=collection.are_gray, splits=SPLITS)
+    facts = SourceFacts(request.kind, sizes=export.sizes, are_gray=export.are_gray, splits=SPLITS)
     resources = Resources(device=request.device, cores=available_cores())
     return build_recipe(
         {
@@ -103,7 +102,7 @@ def write(request: Request) -> CreateDataset:
             "seed": secrets.randbelow(2**31),
             "pct_val": 0,
             "pct_test": 0,
-            "notes": [*remarks, *collection.remarks()],
+            "notes": [*remarks, *export.remarks()],
             "frozen": msgspec.to_builtins(request.frozen),
             **settings_of(recommend_dataset(facts, resources), set()),
             **request.settings,
@@ -112,10 +111,9 @@ def write(request: Request) -> CreateDataset:
     )
 
 
-def _copy_mask(source: Path, target: Path, collection: Collection) -> None:
-    """Link a mask, or if classes were deleted, write it with the indexes of the others."""
-    indexes = collection.indexes
-    if len(indexes) == len(collection.classes):
+def _copy_mask(source: Path, target: Path, indexes: Mapping[int, int], classes: int) -> None:
+    """Link a mask, or if some of the ``classes`` were deleted, write it with the ``indexes`` of the others."""
+    if len(indexes) == classes:
         try:
             os.link(source, target, follow_symlinks=False)
         except OSError:  # not on all file systems, and not for any number of links

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -28,7 +27,6 @@ from digits.kinds.forms.fields import NAME_LENGTH
 from digits.kinds.forms.request_fields import choice, flag, parse_integer, whole
 from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Sent, read_sent
 from digits.kinds.labeling.classes import ClassChange, changed, with_new
-from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.forms import MASKS_FOLDER, form_of
 from digits.kinds.labeling.images import ListedImage
@@ -318,15 +316,10 @@ def export(job_id: str) -> Response:
     """Stream the labels as a zip archive in a ``format``; the images are not in it."""
     job = find(job_id)
     name = choice(request.args, "format", job.form.formats[0], job.form.formats)
-    collection = Collection(job.folder, job.classes, job.form, book_of(job).log.cursor)
-    archive = LabelExport(collection, name)
-    response = archive_response(f"{job.id}_{name}", "zip", _pieces(archive))
+    archive = LabelExport(job.folder, job.classes, job.form, book_of(job).log.cursor, name)
+    response = archive_response(f"{job.id}_{name}", "zip", stream("zip", archive.entries()))
     response.call_on_close(archive.close)
     return response
-
-
-def _pieces(archive: LabelExport) -> Iterator[bytes]:
-    yield from stream("zip", archive.entries())
 
 
 def _kind_named(text: str) -> Kind:

@@ -27,7 +27,6 @@ from digits.data.targets.boxes import MAX_OBJECTS
 from digits.kinds.detection.formats.formats import open_annotations
 from digits.kinds.labeling import freezing
 from digits.kinds.labeling.answers import LabelClass, Object, Sent
-from digits.kinds.labeling.collection import Collection
 from digits.kinds.labeling.export import LabelExport
 from digits.kinds.labeling.forms import form_of
 from digits.kinds.labeling.images import IMAGES_FILE, ListedImage
@@ -85,8 +84,7 @@ class Labels:
         return freezing.write(request)
 
     def export(self, name: str) -> dict[str, bytes]:
-        collection = Collection(self.folder, self.classes, form_of(self.kind), self.log.cursor)
-        archive = LabelExport(collection, name)
+        archive = LabelExport(self.folder, self.classes, form_of(self.kind), self.log.cursor, name)
         data = b"".join(stream("zip", archive.entries()))
         archive.close()
         with zipfile.ZipFile(io.BytesIO(data)) as opened:
