@@ -178,7 +178,7 @@ def test_classes_are_chosen_by_keys(page: Page, page_faults: PageFaults, photos:
 def test_the_history_of_an_image_is_shown_and_restored_with_keys(
     page: Page, page_faults: PageFaults, photos: Path
 ) -> None:
-    url = open_first(page, photos, "Object detection", "bar\nspot")
+    open_first(page, photos, "Object detection", "bar\nspot")
     draw(page, 0.25, 0.25, 0.75, 0.5)
     first = saved(page)["objects"]
     page.keyboard.press("2")
