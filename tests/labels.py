@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import io
+import socket
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
+from tests.real_server import RealServer
 from tests.site import Site
 
 IMAGES = 24
@@ -65,3 +67,42 @@ def mask_of(pixels: np.ndarray[Any, Any]) -> str:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
     return base64.b64encode(file.getvalue()).decode()
+
+
+def rows_of(site: Site, job: str, **query: Any) -> list[dict[str, Any]]:
+    """Return the images that the filters of the ``query`` choose."""
+    address = "&".join(f"{name}={value}" for name, value in {"size": 500, **query}.items())
+    found: list[dict[str, Any]] = site.json(f"/labels/{job}/images.json?{address}")["images"]
+    return found
+
+
+def number_of(site: Site, job: str, path: str) -> int:
+    return next(int(row["n"]) for row in rows_of(site, job) if row["path"] == path)
+
+
+def frozen(site: Site, job: str, name: str = "d") -> str:
+    """Return a dataset from the labels, of 16×16 pixels, when it is done."""
+    made = site.client.post(f"/labels/{job}/datasets.json", json={"name": name, "width": 16, "height": 16})
+    assert made.status_code == 200, made.get_json()
+    return site.wait_until_done(made.get_json()["id"])
+
+
+class KilledServer:
+    """Labels of boxes on a server that can be killed, and starts again at the same address."""
+
+    def __init__(self, folder: Path, images: int, size: tuple[int, int]) -> None:
+        (folder / "data").mkdir()
+        for number in range(images):
+            photo(number).resize(size).save(folder / "data" / f"{number}.png")
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._options = ("--no-standby", f"--port={free.getsockname()[1]}")
+        self.server = RealServer(folder, *self._options)
+        fields = {"name": "a", "kind": "images/detection", "folder": str(folder / "data"), "classes": "cat"}
+        job = self.server.ask("/labels.json", **fields)["id"]
+        self.path = f"/labels/{job}"
+        self.server.wait(lambda: self.server.ask(f"/jobs/{job}/status")["status"] == "Done")
+
+    def kill(self) -> None:
+        """Kill the server, and start another one."""
+        self.server.kill()
+        self.server = RealServer(self.server.folder, *self._options)

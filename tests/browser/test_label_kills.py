@@ -9,19 +9,16 @@ import json
 import os
 import random
 import re
-import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, Page, Route, expect
 
-from tests.real_server import RealServer
+from tests.labels import KilledServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -32,33 +29,14 @@ SIZE = COLUMNS * STEP, ROWS * STEP
 PATIENCE_MILLISECONDS = 120_000
 
 
-class Labels:
-    """Labels on a server that can be killed, and starts again at the same address."""
-
-    def __init__(self, folder: Path, images: int) -> None:
-        (folder / "data").mkdir()
-        for number in range(images):
-            spots = np.random.default_rng(number).integers(0, 255, (ROWS, COLUMNS, 3), np.uint8)
-            Image.fromarray(spots).resize(SIZE).save(folder / "data" / f"{number}.png")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._options = ("--no-standby", f"--port={free.getsockname()[1]}")
-        self.server = RealServer(folder, *self._options)
-        fields = {"name": "a", "kind": "images/detection", "folder": str(folder / "data"), "classes": "cat"}
-        self.id = self.server.ask("/labels.json", **fields)["id"]
-        self.server.wait(lambda: self.server.ask(f"/jobs/{self.id}/status")["status"] == "Done")
-
-    def kill(self) -> None:
-        """Kill the server, and start another one."""
-        self.server.kill()
-        self.server = RealServer(self.server.folder, *self._options)
-
+class Labels(KilledServer):
     def open(self, page: Page, image: int) -> None:
-        page.goto(f"{self.server.address}/labels/{self.id}/images/{image}")
+        page.goto(f"{self.server.address}{self.path}/images/{image}")
         expect(page.locator("#label-place")).not_to_be_empty(timeout=PATIENCE_MILLISECONDS)
 
     def places(self, image: int) -> Counter[int]:
         """Return the places of the boxes of an image."""
-        objects = self.server.ask(f"/labels/{self.id}/images/{image}.json").get("objects", [])
+        objects = self.server.ask(f"{self.path}/images/{image}.json").get("objects", [])
         return Counter(
             int(left // STEP) + COLUMNS * int(top // STEP)
             for left, top, *_ in (item["box"] for item in objects)
@@ -67,7 +45,7 @@ class Labels:
 
 @pytest.fixture
 def labels(tmp_path: Path) -> Iterator[Labels]:
-    opened = Labels(tmp_path, 1 + KILLS // (COLUMNS * ROWS))
+    opened = Labels(tmp_path, 1 + KILLS // (COLUMNS * ROWS), SIZE)
     yield opened
     opened.server.stop()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.labels import ADA, GRACE, create, image, photo, save
+from tests.labels import ADA, GRACE, create, frozen, image, number_of, photo, save
 from tests.site import Site
 from tests.web.trained import shared_site
 
@@ -31,12 +31,6 @@ def labeled(site: Site, kind: str, answer: Any, classes: str = "cat\ndog") -> st
     return job
 
 
-def frozen(site: Site, job: str, name: str = "d") -> str:
-    made = site.client.post(f"/labels/{job}/datasets.json", json={"name": name, "width": 16, "height": 16})
-    assert made.status_code == 200, made.get_json()
-    return site.wait_until_done(made.get_json()["id"])
-
-
 def records(site: Site, dataset: str, kind: str) -> dict[str, tuple[str, str]]:
     """Return the record, such as ``train/7``, and the description of each image by its path."""
     path = f"/datasets/images/{kind}/explore.json?job_id={dataset}&db=all&size=100"
@@ -47,11 +41,6 @@ def records(site: Site, dataset: str, kind: str) -> dict[str, tuple[str, str]]:
 def correct(site: Site, dataset: str, changes: dict[str, Any], who: str = GRACE) -> Any:
     fields = {"changes": json.dumps(changes)}
     return site.client.post(f"/datasets/{dataset}/corrections.json?username={who}", data=fields)
-
-
-def number_of(site: Site, job: str, path: str) -> int:
-    rows = site.json(f"/labels/{job}/images.json?size=100")["images"]
-    return next(int(row["n"]) for row in rows if row["path"] == path)
 
 
 def test_a_relabeled_image_is_corrected_in_the_labels(site: Site) -> None:

@@ -16,7 +16,7 @@ from digits.core import append_log
 from digits.core.files import write_json
 from digits.kinds.labeling.answers import Proposal
 from digits.kinds.labeling.proposals import ROWS_FILE, RUNS, Run
-from tests.labels import create, image, photo, save
+from tests.labels import create, frozen, image, photo, rows_of, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site
 
@@ -32,8 +32,8 @@ def refused(site: Site, **fields: Any) -> str:
     return message
 
 
-def rows_of(site: Site, job: str) -> dict[str, Any]:
-    return {row["path"]: row for row in site.json(f"/labels/{job}/images.json?size=500")["images"]}
+def by_path(site: Site, job: str) -> dict[str, Any]:
+    return {row["path"]: row for row in rows_of(site, job)}
 
 
 def test_images_begin_with_the_names_of_their_folders(site: Site) -> None:
@@ -49,13 +49,12 @@ def test_images_begin_with_the_names_of_their_folders(site: Site) -> None:
     assert labels["images_of_classes"] == {"0": 0, "1": 8, "2": 8, "3": 8}
     assert any("1 image ignored directly in" in text for text in labels["warnings"])
     assert any("left/99.png" in text and "not imported" in text for text in labels["warnings"])
-    for path, row in rows_of(site, job).items():
+    for path, row in by_path(site, job).items():
         if row["state"] == "labeled":
             entry = image(site, job, row["n"])
             assert (entry["by"], entry["rev"]) == ("imported", 1)
             assert entry["label"] == {"right": 1, "left": 2, "middle": 3}[path.split("/")[0]]
-    frozen = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "width": 16, "height": 16})
-    dataset = site.json(f"/datasets/{site.wait_until_done(frozen.get_json()['id'])}.json")
+    dataset = site.json(f"/datasets/{frozen(site, job)}.json")
     assert sum(task["entries"] for task in dataset["CreateDbTasks"]) == 24
     photo(1).save(folder / "left" / "new.png")
     site.client.post(f"/labels/{job}/list.json")
@@ -93,7 +92,7 @@ def test_images_begin_with_the_boxes_of_annotations(site: Site) -> None:
     job = create(site, folder=str(folder), annotations=str(file))
     labels = site.json(f"/labels/{job}.json")
     assert [item["name"] for item in labels["classes"]] == ["cat", "dog", "bird"]
-    rows = rows_of(site, job)
+    rows = by_path(site, job)
     assert [rows[f"{n}.png"]["state"] for n in range(4)] == ["labeled", "labeled", "none", "none"]
     # The second box extends beyond the image, which a warning says.
     assert image(site, job, rows["0.png"]["n"])["objects"] == [
@@ -133,7 +132,7 @@ def test_images_with_crowds_stay_open(site: Site) -> None:
     body["annotations"][1]["iscrowd"] = 1
     file.write_text(json.dumps(body))
     job = create(site, folder=str(folder), annotations=str(file))
-    rows = rows_of(site, job)
+    rows = by_path(site, job)
     assert [rows[f"{n}.png"]["state"] for n in range(3)] == ["unlabeled", "labeled", "none"]
     assert image(site, job, rows["0.png"]["n"])["objects"] == [{"class": 1, "box": [1.25, 2.0, 11.25, 22.5]}]
     warnings = "\n".join(site.json(f"/labels/{job}.json")["warnings"])
@@ -182,7 +181,7 @@ def test_images_begin_with_masks(site: Site) -> None:
     )
     labels = site.json(f"/labels/{job}.json")
     assert [item["name"] for item in labels["classes"]] == ["background", "sky", "class 1", "class 2"]
-    rows = rows_of(site, job)
+    rows = by_path(site, job)
     assert [rows[f"{n}.jpg"]["state"] for n in range(3)] == ["labeled", "labeled", "none"]
     expected = np.zeros((40, 60), np.uint8)
     expected[:20, :30], expected[30:, 50:] = 2, 3
@@ -232,7 +231,7 @@ def test_images_begin_with_tables(
     given = classes[:1]
     job = create(site, kind, folder=str(Path(file).parent), annotations=file, classes=given)
     assert [item["name"] for item in site.json(f"/labels/{job}.json")["classes"]] == classes
-    found = rows_of(site, job)
+    found = by_path(site, job)
     ((name, values),) = expected.items()
     assert [image(site, job, found[f"{n}.png"]["n"])[name] for n in range(3)] == values
 
@@ -252,14 +251,13 @@ def test_labels_begin_with_a_dataset(site: Site) -> None:
 
 def test_boxes_are_the_same_after_a_dataset_from_labels(site: Site) -> None:
     job = create(site)  # two of whose images are turned
-    rows = [row for row in rows_of(site, job).values() if not row.get("reason")]
+    rows = [row for row in by_path(site, job).values() if not row.get("reason")]
     for place, row in enumerate(rows):
         edges = [0.3 + place / 7, 1.25, row["width"] - place / 11, row["height"] - 0.125]
         objects = [{"class": place % 2, "box": edges}] if place else []
         assert save(site, job, row["n"], 0, "a", objects=objects).status_code == 200
-    made = site.client.post(f"/labels/{job}/datasets.json", json={"name": "d", "width": 16, "height": 16})
-    again = create(site, folder="", classes=[], dataset=made.get_json()["id"])
-    found = rows_of(site, again)
+    again = create(site, folder="", classes=[], dataset=frozen(site, job))
+    found = by_path(site, again)
     for row in rows[1:]:
         (before,), (after,) = (
             image(site, labels, n)["objects"]

@@ -18,11 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
 
-from tests.real_server import RealServer
+from tests.labels import KilledServer
 
 pytestmark = [pytest.mark.integration, pytest.mark.slow]
 
@@ -33,8 +31,8 @@ IMAGES = 6
 class Person:
     """Saves images one after the other, and sends each save again until it is confirmed or in conflict."""
 
-    def __init__(self, name: str, job: str, trial: Trial) -> None:
-        self.name, self.job, self.trial = name, job, trial
+    def __init__(self, name: str, trial: Trial) -> None:
+        self.name, self.trial = name, trial
         self.confirmed: list[tuple[int, str]] = []
         self.conflicts = 0
         self.thread = threading.Thread(target=self.run)
@@ -66,7 +64,7 @@ class Person:
 
     def send(self, image: int, body: dict[str, Any]) -> tuple[int, Any]:
         """Return the status and the body of the response; 0 if the server is gone."""
-        address = f"{self.trial.address}/labels/{self.job}/images/{image}.json"
+        address = f"{self.trial.server.address}{self.trial.path}/images/{image}.json"
         headers = {"Content-Type": "application/json", "Cookie": f"username={self.name}"}
         request = urllib.request.Request(address, json.dumps(body).encode(), headers)
         try:
@@ -80,48 +78,26 @@ class Person:
         return 0, None
 
 
-class Trial:
-    def __init__(self, folder: Path) -> None:
-        self.server = RealServer(folder, "--no-standby")
-        self.has_ended = False
-
-    @property
-    def address(self) -> str:
-        return self.server.address
-
-    def restart(self) -> None:
-        self.server.kill()
-        self.server = RealServer(self.server.folder, "--no-standby")
+class Trial(KilledServer):
+    has_ended = False
 
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Iterator[Trial]:
-    (tmp_path / "data").mkdir()
-    for number in range(IMAGES):
-        spots = np.random.default_rng(number).integers(0, 255, (9, 9, 3), np.uint8)
-        Image.fromarray(spots).save(tmp_path / "data" / f"{number}.png")
-    opened = Trial(tmp_path)
+    opened = Trial(tmp_path, IMAGES, (9, 9))
     yield opened
     opened.has_ended = True
     opened.server.stop()
 
 
 def test_kills_lose_no_confirmed_label_and_double_none(trial: Trial) -> None:
-    fields = {
-        "name": "a",
-        "kind": "images/detection",
-        "folder": str(trial.server.folder / "data"),
-        "classes": "cat",
-    }
-    job = trial.server.ask("/labels.json", **fields)["id"]
-    trial.server.wait(lambda: trial.server.ask(f"/jobs/{job}/status")["status"] == "Done")
-    people = [Person(name, job, trial) for name in ("ada", "grace")]
+    people = [Person(name, trial) for name in ("ada", "grace")]
     numbers = random.Random(1)
     for _ in range(KILLS):
         before = sum(len(person.confirmed) for person in people)
         trial.server.wait(lambda: sum(len(person.confirmed) for person in people) > before + 20)  # noqa: B023
         time.sleep(numbers.random())
-        trial.restart()
+        trial.kill()
     trial.has_ended = True
     for person in people:
         person.thread.join()
@@ -129,7 +105,7 @@ def test_kills_lose_no_confirmed_label_and_double_none(trial: Trial) -> None:
     for image in range(IMAGES):
         before, revs = "", []
         while before is not None:
-            page = trial.server.ask(f"/labels/{job}/images/{image}/history.json?before={before}")
+            page = trial.server.ask(f"{trial.path}/images/{image}/history.json?before={before}")
             edits += [(image, entry["edit"]) for entry in page["entries"]]
             revs += [entry["rev"] for entry in page["entries"]]
             before = page["before"]

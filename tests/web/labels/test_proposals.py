@@ -18,7 +18,7 @@ from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, unc
 from digits.web.evaluations import model_result
 from digits.web.labels.actions import SAMPLE
 from digits.web.models.retraining import epochs_again
-from tests.labels import create, image, mask_of, save
+from tests.labels import create, frozen, image, mask_of, rows_of, save
 from tests.site import Site, bars
 from tests.web.trained import shared_site, train, wait_for_evaluation
 
@@ -29,12 +29,6 @@ NAMES = ("left", "middle", "right")
 
 def labels_of_bars(site: Site, kind: str = "classification", classes: str = "\n".join(NAMES)) -> str:
     return create(site, kind, folder=str(bars(site.data / "bars", each=16)), classes=classes)
-
-
-def rows_of(site: Site, job: str, **query: Any) -> list[dict[str, Any]]:
-    address = "&".join(f"{name}={value}" for name, value in {"size": 500, **query}.items())
-    found: list[dict[str, Any]] = site.json(f"/labels/{job}/images.json?{address}")["images"]
-    return found
 
 
 def propose(site: Site, job: str, model: str) -> dict[str, Any]:
@@ -58,12 +52,7 @@ def labeled(site: Site) -> tuple[str, str]:
         if row["n"] % 3:
             label = NAMES.index(row["path"].split("/")[0])
             assert save(site, job, row["n"], 0, f"first-{row['n']}", label=label).status_code == 200
-    answer = site.client.post(
-        f"/labels/{job}/datasets.json", json={"name": "first", "width": 16, "height": 16}
-    )
-    assert answer.status_code == 200, answer.get_json()
-    dataset = site.wait_until_done(answer.get_json()["id"])
-    return job, train(site, dataset, train_epochs=8, model_name="judged on first")
+    return job, train(site, frozen(site, job, "first"), train_epochs=8, model_name="judged on first")
 
 
 @pytest.fixture(scope="module")

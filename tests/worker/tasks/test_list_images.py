@@ -17,14 +17,9 @@ from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage, r
 from digits.kinds.labeling.log import LABELS_FILE, LabelLog
 from digits.worker.failure import UserFault
 from digits.worker.tasks import list_images
+from tests.labels import photo
 
 pytestmark = pytest.mark.integration
-
-
-def photo(seed: int) -> Image.Image:
-    """Return an image of its own, 60×40."""
-    spots = np.random.default_rng(seed).integers(0, 255, (5, 7, 3), np.uint8)
-    return Image.fromarray(spots).resize((60, 40), Image.Resampling.BICUBIC)
 
 
 def save(path: Path, image: Image.Image, turn: int = 1) -> None:
