@@ -55,30 +55,35 @@ class _Brief(Brief, kw_only=True, gc=False):
     error: str = ""
 
 
+def newest_run(folder: Path) -> str:
+    """Return the id of the newest run in the ``folder`` of a job; empty without one."""
+    return max((path.parent.name for path in (folder / FOLDER).glob("*/run.json")), default="")
+
+
 class Proposals:
-    """The proposals of the newest run in the ``folder`` of a job, as far as it is. ``run`` is None without one.
+    """The proposals of the run ``id`` in the ``folder`` of a job, as far as it is; none without a run.
 
     ``scores`` are those of the images, -1 without a proposal, and ``answers`` the `digest` of the classes, 0
     without classes.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, id: str = "") -> None:
+        self._job = folder
+        self.id = id
         self.run: Run | None = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._places, self.scores, self.answers, self._cursor = array("q"), array("f"), array("q"), 0
+        with contextlib.suppress(UnreadableFile):  # without a run, or if it is damaged
+            self.run = RUNS.load(folder, id)
+        self.folder = folder / FOLDER / id
+        # The model and the run, as entries name them.
+        self.source = f"{self.run.model}/{id}" if self.run else ""
+        self._places, self.scores, self.answers = array("q"), array("f"), array("q")
+        self._cursor = 0
 
     def update(self) -> None:
         """Read the rows that are new; raises UnreadableFile."""
-        newest = next(iter(RUNS.load_all(self._folder)), None)
-        if newest is None or self.run is None or newest.id != self.run.id:
-            self._forget()
-        self.run = newest
-        if newest is None:
+        if self.run is None:
             return
-        for brief, end in append_log.read(self._file, _Brief, self._cursor, below=self._folder):
+        for brief, end in append_log.read(self.folder / ROWS_FILE, _Brief, self._cursor, below=self._job):
             missing = brief.image + 1 - len(self._places)
             self._places.extend([-1] * missing)
             self.scores.extend([-1.0] * missing)
@@ -90,30 +95,9 @@ class Proposals:
             self._cursor = end
 
     def is_current(self) -> bool:
-        """Return whether `update` would find nothing new."""
-        newest = max((self._folder / FOLDER).glob("*/run.json"), default=None)
-        if newest is None or self.run is None:
-            return newest is None and self.run is None
-        rows = newest.parent / ROWS_FILE
-        return newest.parent.name == self.run.id and (
-            not rows.exists() or rows.stat().st_size <= self._cursor
-        )
-
-    @property
-    def _file(self) -> Path:
-        assert self.run is not None
-        return self.folder / ROWS_FILE
-
-    @property
-    def source(self) -> str:
-        """The model and the run, as entries name them; empty without a run."""
-        return f"{self.run.model}/{self.run.id}" if self.run else ""
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the run."""
-        assert self.run is not None
-        return RUNS.folder_of(self._folder, self.run.id)
+        """Return whether this is the newest run, and `update` would find nothing new."""
+        rows = self.folder / ROWS_FILE
+        return newest_run(self._job) == self.id and (not rows.exists() or rows.stat().st_size <= self._cursor)
 
     def __len__(self) -> int:
         return len(self._places) - self._places.count(-1)
@@ -122,14 +106,13 @@ class Proposals:
         """Return the proposal for an image; None without one. Raises UnreadableFile."""
         if image >= len(self._places) or self._places[image] < 0:
             return None
-        rows = append_log.read(self._file, Proposal, self._places[image], below=self._folder)
+        rows = append_log.read(self.folder / ROWS_FILE, Proposal, self._places[image], below=self._job)
         found = next(rows)[0]
         return None if found.error else found
 
-    def order(self, folder: Path) -> NDArray[np.int32]:
+    def order(self) -> NDArray[np.int32]:
         """Return the numbers of the images in the best order to label them: that of the run, if it has ended."""
-        folders = [self.folder, folder] if self.run else [folder]
-        for each in folders:
+        for folder in (self.folder, self._job):
             with contextlib.suppress(UnreadableFile):
-                return load_rows(each / ORDER_FILE, below=self._folder, dtype=np.dtype("<i4"))
+                return load_rows(folder / ORDER_FILE, below=self._job, dtype=np.dtype("<i4"))
         return np.zeros(0, np.int32)

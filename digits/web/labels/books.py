@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from digits.core.errors import NotFound
 from digits.core.files import UnreadableFile
 from digits.core.splits import SPLITS
-from digits.kinds.labeling.answers import FINISHED, STATES, Entry, Proposal
+from digits.kinds.labeling.answers import FINISHED, STATES, Proposal
 from digits.kinds.labeling.forms import MASKS_FOLDER
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import LabelLog
-from digits.kinds.labeling.proposals import Proposals
+from digits.kinds.labeling.proposals import Proposals, newest_run
 from digits.runtime.offload import in_thread
 from digits.web.resources.labels import LabeledImage
 
@@ -62,6 +62,9 @@ class LabelBook:
         self.log.extend(len(self.images))
         if len(self.images):  # the task that lists them may write the first labels before
             self.log.update()
+        newest = newest_run(self._folder)
+        if newest != self.proposals.id:
+            self.proposals = Proposals(self._folder, newest)
         self.proposals.update()
         self._is_read = True
 
@@ -73,14 +76,10 @@ class LabelBook:
         return states
 
     def count_states(self) -> dict[str, int]:
-        counts = np.bincount(self.states(), minlength=len(STATES)).tolist()
-        return dict(zip(STATES, counts, strict=True))
+        return _counts(self.states(), STATES)
 
     def count_splits(self) -> dict[str, int]:
-        counts = np.bincount(
-            np.frombuffer(bytes(self.images.splits), np.uint8), minlength=len(SPLITS)
-        ).tolist()
-        return dict(zip(SPLITS, counts, strict=True))
+        return _counts(np.frombuffer(bytes(self.images.splits), np.uint8), SPLITS)
 
     def find(
         self,
@@ -112,7 +111,7 @@ class LabelBook:
             if wanted is not None:
                 found &= values.contain(wanted)[: len(found)]
         if above is not None or below is not None:
-            scores = self.scores()
+            scores = _padded(self.proposals.scores, np.float32, len(found), -1)
             found &= (scores >= (above or 0)) & (scores < (2 if below is None else below))
         if differs:
             labeled, proposed = (
@@ -122,10 +121,6 @@ class LabelBook:
             finished = np.isin(own, [STATES.index(state) for state in FINISHED])
             found &= finished & (labeled != 0) & (proposed != 0) & (labeled != proposed)
         return np.flatnonzero(found)
-
-    def scores(self) -> NDArray[Any]:
-        """Return the score of the newest proposal for each image, -1 without one."""
-        return _padded(self.proposals.scores, np.float32, len(self.images), -1)
 
     def image(self, number: int) -> ListedImage:
         """Return an image; raises NotFound."""
@@ -147,18 +142,10 @@ class LabelBook:
             row.reason = image.reason
         return row
 
-    def latest(self, number: int) -> Entry | None:
-        """Return the latest entry of an image."""
-        return in_thread(self.log.latest, number)
-
     def write(self, act: Callable[P, int], *given: P.args, **options: P.kwargs) -> int:
         """Return what ``act`` returns, a method of `LabelLog` that saves labels, when it is its turn."""
         with self._turn:
             return in_thread(act, *given, **options)
-
-    def release(self, number: int) -> None:
-        """Forget who has an image that was saved."""
-        self._leases.pop(number, None)
 
     def accept(self, numbers: Sequence[int], by: str, batch: str) -> int:
         """Accept the proposals for images; see `LabelLog.accept`. It reads files."""
@@ -194,7 +181,7 @@ class LabelBook:
 
     def _in_order(self) -> NDArray[np.int32]:
         """Return the numbers of all images, in the order in which they are labeled best."""
-        order = self.proposals.order(self._folder)
+        order = self.proposals.order()
         order = order[order < len(self.images)]
         is_missing = np.ones(len(self.images), np.bool_)
         is_missing[order] = False
@@ -205,6 +192,10 @@ def _padded(values: array[Any], dtype: type[Any], count: int, rest: int) -> NDAr
     """Return a copy of the first ``count`` values, because another thread may append to them meanwhile."""
     known = np.frombuffer(values.tobytes(), dtype)[:count]
     return np.concatenate([known, np.full(count - len(known), rest, dtype)])
+
+
+def _counts(values: NDArray[np.uint8], names: Sequence[str]) -> dict[str, int]:
+    return dict(zip(names, np.bincount(values, minlength=len(names)).tolist(), strict=True))
 
 
 # All that requests work with: a job must not have two, which would both append to its log.

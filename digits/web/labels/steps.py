@@ -31,7 +31,6 @@ class Step(NamedTuple):
     more: int
     model: ModelJob | None = None
     dataset: DatasetJob | None = None
-    has_failed: bool = False
 
 
 def datasets_of(job: LabelsJob) -> list[tuple[Frozen, DatasetJob]]:
@@ -63,7 +62,7 @@ def next_step(job: LabelsJob, book: LabelBook) -> Step:
     if model is None:
         name: Literal["label", "train"] = "label" if open_ and labeled < BATCH else "train"
         failed = newest is not None and newest.status is Status.ERROR
-        return Step(name, labeled, open_, more, newest if failed else None, dataset, failed)
+        return Step(name, labeled, open_, more, newest if failed else None, dataset)
     if more and (not open_ or more >= max(BATCH, known // _WORTH_TRAINING)):
         return Step("again", labeled, open_, more, model, dataset)
     if not open_:

@@ -17,7 +17,6 @@ from werkzeug.wrappers import Response as AnyResponse
 from digits.core.errors import BadRequest, NotFound, NotReady
 from digits.core.splits import SPLITS
 from digits.data.archives.writing import stream
-from digits.data.data_roots import Roots
 from digits.data.images import images
 from digits.data.images.endings import browser_type
 from digits.data.images.images import UnusableImage
@@ -184,7 +183,7 @@ def show_image(job_id: str, number: int) -> Response:
     """Return an image with its latest entry, or what a model proposes for an open training image."""
     book = book_of(find(job_id))
     row = book.row(number, book.image(number))
-    body = {**as_json(row), **_entry_json(book.latest(number))}
+    body = {**as_json(row), **_entry_json(in_thread(book.log.latest, number))}
     if proposal := book.proposal(number, row.split):
         body["predicted"] = msgspec.to_builtins(proposal)
     return jsonify(body)
@@ -209,7 +208,7 @@ def save(job_id: str, number: int) -> Response:
         read_sent, request.get_data() if file is None else request.form.get("answer", "").encode()
     )
     drawn = in_thread(_file_sent, sent, file)
-    by, latest = current_username(request) or "", book.latest(number)
+    by, latest = current_username(request) or "", in_thread(book.log.latest, number)
     mask, present = (None, []) if drawn is None else _drawn(drawn, image)
     in_thread(job.form.check, sent, image.size, job.classes, latest, present)
     if sent.state == "reviewed":
@@ -217,7 +216,6 @@ def save(job_id: str, number: int) -> Response:
     try:
         source = book.proposals.source if sent.proposed else ""
         rev = book.write(book.log.save, number, sent, by, mask, present, source)
-        book.release(number)
     except FileNotFoundError as error:
         raise NotFound("There is no such job.", "It may have been deleted.") from error
     except Conflict as conflict:
@@ -252,8 +250,7 @@ def history(job_id: str, number: int) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>/picture")
 def picture(job_id: str, number: int) -> Response:
     """Return an image as it is displayed: JPEG, PNG and WebP files as they are, others as one of these."""
-    image = book_of(job := find(job_id)).image(number)
-    path = in_thread(_file_of, services().roots, job, image)
+    image, path = _image_file(job_id, number)
     raw = in_thread(_open_raw, path, image.turn)
     if raw is not None:
         response = send_opened(raw[0], image.path.rpartition("/")[2], raw[1], max_age=PICTURE_SECONDS)
@@ -268,8 +265,7 @@ def picture(job_id: str, number: int) -> Response:
 @blueprint.get("/labels/<job_id>/images/<int:number>/thumbnail")
 def thumbnail(job_id: str, number: int) -> Response:
     """Return an image as a JPEG file of at most 256 pixels on each side."""
-    image = book_of(job := find(job_id)).image(number)
-    path = in_thread(_file_of, services().roots, job, image)
+    _, path = _image_file(job_id, number)
     return _decoded(Thumbnail(str(path), THUMBNAIL_SIDE), "image/jpeg")
 
 
@@ -384,12 +380,13 @@ def _drawn(data: bytes, image: ListedImage) -> tuple[bytes, list[int]]:
     return drawn.data, [*map(int, drawn.texts)]
 
 
-def _file_of(roots: Roots, job: LabelsJob, image: ListedImage) -> Path:
-    """Return the file of an image; raises NotFound. It reads the file system."""
-    path = Path(job.root) / image.path
-    if not roots.contain(path) or not path.is_file():
+def _image_file(job_id: str, number: int) -> tuple[ListedImage, Path]:
+    """Return an image and its file; raises NotFound."""
+    image = book_of(job := find(job_id)).image(number)
+    path, roots = Path(job.root) / image.path, services().roots
+    if not in_thread(lambda: roots.contain(path) and path.is_file()):
         raise NotFound(f"{image.path} is no longer in the folder of the images.")
-    return Path(os.path.realpath(path))
+    return image, Path(in_thread(os.path.realpath, path))
 
 
 def _open_raw(path: Path, turn: int) -> tuple[BinaryIO, str] | None:
