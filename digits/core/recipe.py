@@ -466,12 +466,14 @@ class ServeInference(Recipe, tag="serve-inference"):
     """Answer inference requests for the trained model in folder ``model``.
 
     Requests come as JSON lines over the Unix socket ``socket``, which the task
-    creates. It exits after ``idle_seconds`` without a request.
+    creates. It exits after ``idle_seconds`` without a request. ``flops`` are the operations
+    of the network for one image, if they are known.
     """
 
     model: str
     socket: str
     idle_seconds: NonNegative = 600.0
+    flops: int | None = None
 
 
 def task_name(recipe_type: type[Recipe]) -> str:

@@ -6,7 +6,7 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NoReturn
@@ -51,10 +51,15 @@ class _Server:
 
 
 class InferenceServers:
-    """The inference servers of all models. A new one replaces the least recently used one."""
+    """The inference servers of all models. A new one replaces the least recently used one.
 
-    def __init__(self, runner: TaskRunner) -> None:
-        self._runner = runner
+    ``flops`` returns the operations of the network of the model with an id for one image, or None.
+    """
+
+    def __init__(
+        self, runner: TaskRunner, flops: Callable[[str], int | None] = lambda model_id: None
+    ) -> None:
+        self._runner, self._flops = runner, flops
         self._servers: dict[str, _Server] = {}
         self._starting = threading.Lock()
 
@@ -143,7 +148,10 @@ class InferenceServers:
             if not self._runner.clear(folder):
                 raise Unavailable("The previous inference server of this model did not exit.")
             recipe = ServeInference(
-                model=str(model_folder), socket=str(socket_path), idle_seconds=IDLE_SECONDS
+                model=str(model_folder),
+                socket=str(socket_path),
+                idle_seconds=IDLE_SECONDS,
+                flops=self._flops(model_folder.name),
             )
             recipe.save(folder)
 

@@ -102,6 +102,12 @@ class Picture(Struct, frozen=True, dict=True):
     def pixels(self) -> Pixels:
         return as_pixels(self.decoded) if isinstance(self.decoded, Image.Image) else self.decoded
 
+    @property
+    def is_reduced(self) -> bool:
+        """Whether the image was decoded at a reduced size."""
+        decoded = self.decoded
+        return (decoded.size if isinstance(decoded, Image.Image) else decoded.shape[1::-1]) != self.size
+
     def pad(self, width: int, height: int) -> Picture:
         """Add black pixels on the right and at the bottom up to this size; see `pad`."""
         size = padded_size(self.size, (width, height))

@@ -64,7 +64,7 @@ def crop_center(picture: images.Picture, side: int) -> bytes:
 
     Raises UnusableImage if it was decoded at a reduced size.
     """
-    if picture.image.size != picture.size:
+    if picture.is_reduced:
         raise images.UnusableImage("{}×{} pixels are too many to crop".format(*picture.size))
     pixels = picture.pixels
     height, width = (min(side, length) for length in pixels.shape[:2])

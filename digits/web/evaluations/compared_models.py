@@ -86,7 +86,6 @@ def facts(
 ) -> ModelFacts:
     """Return the numbers of a model, with its ``metrics`` at an ``epoch``; ``evaluated`` measured its time."""
     state = services().scheduler.task_state(job, job.tasks[0])
-    flops = (state.result or {}).get("flops")
     return describe(
         ModelFacts,
         job,
@@ -103,7 +102,7 @@ def facts(
         metrics=dict(metrics),
         milliseconds=evaluated.milliseconds if evaluated else None,
         parameters=state.parameters,
-        flops=flops if isinstance(flops, int) else None,
+        flops=services().flops(job),
         seconds=None if job.is_imported else job.elapsed,
         peak_memory=state.peak_memory or None,
         peak_gpu_memory=state.peak_gpu_memory or None,

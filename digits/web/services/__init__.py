@@ -98,7 +98,7 @@ class Services:
         self.runner = TaskRunner(Executors(self.executor, clusters), may_run=self._maintain)
         self.scheduler = Scheduler(self.store, self.runner, report=self.report)
         self.short_tasks = ShortTasks(self.folder / "previews", self.runner, self.store.discard)
-        self.inference = InferenceServers(self.runner)
+        self.inference = InferenceServers(self.runner, lambda id_: self.flops(self.store.get(id_, ModelJob)))
         self.recent_predictions = RecentPredictions()
         self.prediction_results = ResultsCache()
         self.serving_metrics = ServingMetrics()
@@ -192,6 +192,11 @@ class Services:
             saved = in_thread(job.snapshots)  # a network may fill the folder with files
             cached = self._snapshots[job.id] = (*changed, *_default_changed_at(folder, saved)), saved
         return cached[1]
+
+    def flops(self, job: ModelJob) -> int | None:
+        """Return the operations of the trained network for one image, if they are known."""
+        flops = (self.scheduler.task_state(job, job.tasks[0]).result or {}).get("flops")
+        return flops if isinstance(flops, int) else None
 
     def _users_of(self, text: str, only_unfinished: bool) -> list[str]:
         """Return the names of the datasets whose recipe contains ``text``, and of the labels from such a folder."""

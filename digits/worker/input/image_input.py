@@ -47,7 +47,7 @@ def _read(
         )
     try:
         picture = images.open_picture(image, channels, bits=manifest.bits)
-        is_reduced = picture.image.size != picture.size  # because it is huge
+        is_reduced = picture.is_reduced  # because it is huge
         if is_reduced and size is None:
             raise images.UnusableImage("{}×{} pixels are too many at the original size".format(*picture.size))
         padded = images.padded_size(picture.size, manifest.padding) if manifest.padding else None

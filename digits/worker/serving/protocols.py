@@ -297,7 +297,6 @@ def _outputs(answers: list[NDArray[Any]], name: str, id_: str, *, is_binary: boo
 
 
 _DATA_URI = re.compile(r"\s*data:([^,]*),", re.IGNORECASE)
-_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def _file(number: int, text: str) -> bytes:
@@ -308,7 +307,7 @@ def _file(number: int, text: str) -> bytes:
         if not uri[1].lower().rstrip().endswith(";base64"):
             return unquote_to_bytes(text)
         text = unquote_to_bytes(text).decode("latin-1")
-    text = "".join(text.splitlines()).strip().translate(_URL_SAFE).rstrip("=")
+    text = "".join(text.splitlines()).strip().replace("-", "+").replace("_", "/").rstrip("=")
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError as error:

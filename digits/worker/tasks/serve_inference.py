@@ -24,8 +24,11 @@ from digits.worker.serving.calls import call_of
 from digits.worker.serving.predictor import Predictor
 from digits.worker.serving.refusal import Refused
 from digits.worker.tasks import background
+from digits.worker.training.step.device_config import limit_threads
 
 MAX_LOADED_SNAPSHOTS = 4
+# Dividing the operations of a smaller network among threads takes more CPU time than it saves, up to as much again.
+FLOPS_OF_ONE_THREAD = 100_000_000
 # A connection that makes no progress within a message for so long is dropped.
 STALLED_SECONDS = 10.0
 
@@ -34,12 +37,14 @@ log = logging.getLogger(__name__)
 
 def run(recipe: recipes.ServeInference, task_folder: Path, events: EventLog) -> None:
     """Run the inference server of ``recipe``; requests are not logged as events."""
+    background.hide_gpus()  # a single image is fast on any device
+    if recipe.flops is not None and recipe.flops <= FLOPS_OF_ONE_THREAD:
+        limit_threads(1)
     serve(Path(recipe.model), recipe.socket, recipe.idle_seconds)
 
 
 def serve(model_folder: Path, socket_path: str, idle_seconds: float) -> None:
     """Answer requests at ``socket_path`` until there are none for ``idle_seconds``."""
-    background.hide_gpus()  # a single image is fast on any device
     Path(socket_path).unlink(missing_ok=True)
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)

@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from digits.core import recipe as recipes
 from digits.core.errors import TooBusy
 from digits.core.model_job import ModelJob
+from digits.runtime.inference_servers import TASK_FOLDER
 from digits.runtime.request_batches import ClientRequest
 from digits.web.serving import protocols as serving
 from tests.site import Site
@@ -96,6 +98,12 @@ def test_tensorflow_serving_requests(site: Site, model: str, served: str):
         served, data=json.dumps({"instances": files}), content_type="application/x-www-form-urlencoded"
     )
     assert best(as_form.get_json()["predictions"]) == list(CLASSES)
+
+
+def test_the_inference_server_knows_the_operations_of_the_network(site: Site, model: str, served: str):
+    site.client.post(served, json={"instances": [{"b64": text(file_of(site, "left"))}]})
+    recipe = recipes.load(site.services.store.folder / model / TASK_FOLDER, recipes.ServeInference)
+    assert recipe.flops and recipe.flops == site.services.flops(site.services.store.get(model, ModelJob))
 
 
 def test_base64_of_browsers_and_of_the_url_safe_alphabet_is_read(site: Site, served: str):

@@ -137,6 +137,21 @@ def test_an_idle_server_ends(job: Path, start: Any, tmp_path: Path) -> None:
     assert not Path(path).exists()
 
 
+@pytest.mark.parametrize(("flops", "threads"), [(10_000_000, 1), (10_000_000_000, 0), (None, 0)])
+def test_a_small_network_is_computed_by_one_thread(
+    flops: int | None, threads: int, tmp_path: Path, in_own_child: Any
+) -> None:
+    assert in_own_child(_threads, tmp_path, flops) == threads
+
+
+def _threads(folder: Path, flops: int | None) -> Any:
+    import tensorflow as tf
+
+    path = f"/tmp/digits-threads-{os.getpid()}.sock"
+    serve_inference.run(recipe.ServeInference(str(folder), path, idle_seconds=0, flops=flops), folder, None)
+    return tf.config.threading.get_intra_op_parallelism_threads()
+
+
 def test_inference_preprocesses_images_like_training(job: Path, in_child: Any) -> None:
     """Subtract the mean and crop manually, and apply the weights of the snapshot."""
     pixels = gradient(2, 12, 1, np.random.default_rng(3))

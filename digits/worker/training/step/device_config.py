@@ -86,6 +86,15 @@ def check_division(size: int, workers: int) -> None:
         )
 
 
+def limit_threads(threads: int) -> None:
+    """Divide each operation among so many threads, unless the environment sets their number.
+
+    Must be called before TensorFlow runs any operation.
+    """
+    if not os.environ.get(_THREADS_VARIABLE):
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+
+
 def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tuple[DeviceConfig, list[str]]:
     """Configure TensorFlow for the devices of ``recipe``, and for this worker of ``gang``.
 
@@ -95,9 +104,8 @@ def configure(recipe: recipes.Train, events: EventLog, gang: Gang = ALONE) -> tu
     size = batch_size(recipe)
     check_division(size, gang.workers)
     gpus = _choose_gpus(recipe, events)
-    if gang.neighbors > 1 and not gpus and not os.environ.get(_THREADS_VARIABLE):
-        cores = len(os.sched_getaffinity(0))
-        tf.config.threading.set_intra_op_parallelism_threads(max(1, cores // gang.neighbors))
+    if gang.neighbors > 1 and not gpus:
+        limit_threads(max(1, len(os.sched_getaffinity(0)) // gang.neighbors))
     devices = tuple(device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU"))
     devices = devices[: size // gang.workers]  # every device computes at least one record
     if recipe.synchronized_batch_norm and len(devices) > 1:
