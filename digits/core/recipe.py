@@ -206,13 +206,15 @@ class ListImages(Recipe, tag="list-images"):
     """List the images below the folder ``root`` in the job folder ``target``, after those listed before.
 
     The first images begin with the labels of the ``source``, the recipe of a dataset, whose folder is the default
-    ``root`` and whose classes follow the given ``classes``.
+    ``root`` and whose classes follow the given ``classes``. Images are compared by the features of a network with
+    ``weights``, a file that may be missing.
     """
 
     root: str
     target: str
     classes: list[str] = []
     source: JsonObject | None = None
+    weights: str = ""
 
 
 class ProposeLabels(Recipe, tag="propose-labels"):

@@ -150,3 +150,5 @@ _ENTRIES = (
 )  # fmt: skip
 
 CATALOG: dict[str, Pretrained] = {entry.id: entry for entry in _ENTRIES}
+# The network whose features compare images before a model is trained.
+FEATURES = CATALOG["efficientnetlite"]

@@ -22,7 +22,8 @@ class LabelsJob(Job, kw_only=True, eq=False):
     """Labels of the images below the folder ``root``, for datasets of a ``kind``.
 
     They begin with those of the ``source``, the recipe of a dataset. It is None when these are imported, which may
-    add ``classes``, and without a ``root`` finds it.
+    add ``classes``, and without a ``root`` finds it. ``weights`` is the file with those of the network by whose
+    features images are compared, or "".
     """
 
     type: ClassVar[str] = "labels"
@@ -31,6 +32,7 @@ class LabelsJob(Job, kw_only=True, eq=False):
     root: str
     classes: Annotated[list[LabelClass], Meta(max_length=10_000)] = field(default_factory=list)
     source: JsonObject | None = None
+    weights: str = ""
 
     def __post_init__(self) -> None:
         """Raise ValueError for a kind whose images cannot be labeled, and for ids that are not those of the places."""
@@ -44,7 +46,13 @@ class LabelsJob(Job, kw_only=True, eq=False):
 
     def recipe_for(self, task: Task) -> ListImages:
         classes = [item.name for item in self.classes]
-        return ListImages(root=self.root, target=str(self.folder), classes=classes, source=self.source)
+        return ListImages(
+            root=self.root,
+            target=str(self.folder),
+            classes=classes,
+            source=self.source,
+            weights=self.weights,
+        )
 
     def device_request(self, task: Task) -> DeviceRequest:
         return DeviceRequest("dataset", compute=self.compute)

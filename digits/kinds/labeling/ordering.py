@@ -5,6 +5,7 @@ Images of the validation and the test split come in random order among them, so 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,20 +23,39 @@ CANDIDATES = 5
 # Beyond, images are sorted by their uncertainty alone.
 MOST_DIVERSE = 2000
 _ROUNDS = 10
+# Before a first model, that many batches are chosen from that many images by the features of a network.
+_FEATURE_BATCHES = 3
+FEATURE_CANDIDATES = 1000
+# The weight of the looks beside them: to a network for photos, handwritten digits look much alike.
+_LOOKS_WEIGHT = 0.5
 
 Order = NDArray[np.int32]
+# Returns the features of the images with some numbers, float32 [numbers, values], or None.
+ComputeFeatures = Callable[[NDArray[np.int64]], NDArray[np.float32] | None]
 
 
-def diverse_order(images: list[ListedImage], looks: NDArray[np.int8], seed: int) -> Order:
-    """Return the numbers of the ``images`` that can be labeled: at first `BATCH` different ones, then at random.
+def diverse_order(
+    images: list[ListedImage], looks: NDArray[np.int8], seed: int, features: ComputeFeatures
+) -> Order:
+    """Return the numbers of the ``images`` that can be labeled: at first different ones, then at random.
 
-    ``looks`` are int8 [images, features], see `digits.data.images.statistics.shapes`.
+    ``looks`` are int8 [images, features], see `digits.data.images.statistics.shapes`. Without ``features``, only a
+    batch is chosen by them, because further ones would be no better than chance.
     """
     random = np.random.default_rng(seed)
     train = random.permutation(_of(images, "train"))
-    first = _spread(looks[train].astype(np.float32), BATCH, random)
-    rest = np.delete(train, first)
-    return _with_held_out(images, np.concatenate([train[first], rest]), random)
+    vectors, batches = looks[train].astype(np.float32), 1
+    found = features(train[:FEATURE_CANDIDATES]) if len(train) > BATCH else None
+    if found is not None:
+        vectors = np.hstack([_scaled(found), _LOOKS_WEIGHT * _scaled(vectors[: len(found)])])
+        batches = _FEATURE_BATCHES
+    left, first = np.arange(len(vectors)), []
+    for _ in range(batches):
+        places = _spread(vectors[left], BATCH, random)
+        first.append(left[places])
+        left = np.delete(left, places)
+    chosen = np.concatenate(first)
+    return _with_held_out(images, np.concatenate([train[chosen], np.delete(train, chosen)]), random)
 
 
 def uncertain_order(
@@ -97,6 +117,12 @@ def _spread(vectors: NDArray[np.float32], count: int, random: np.random.Generato
         order = np.argsort(distances[:, number], kind="stable")
         chosen.append(next(int(place) for place in order if place not in chosen))
     return np.array(chosen)
+
+
+def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the ``vectors`` around 0, with a mean square length of 1."""
+    centered: NDArray[np.float32] = vectors - vectors.mean(axis=0)
+    return centered / max(1e-6, float(np.sqrt(np.mean(np.sum(centered**2, axis=1)))))
 
 
 def _distances(vectors: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -16,7 +16,7 @@ from digits.kinds.forms.request_fields import flag
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import network
 from digits.runtime.short_tasks import ShortTaskResult
-from digits.web.models import network_lint, network_settings
+from digits.web.models import network_lint
 from digits.web.models.form import MAX_NETWORK_CHARACTERS
 from digits.web.models.submission import Submission, weights_of
 from digits.web.resources.encoding import describe
@@ -131,7 +131,7 @@ def obtain_weights(name: str) -> AnyResponse:
     require_tensorflow()
     if name not in CATALOG:
         raise NotFound(f"There are no ImageNet weights called “{name}”.")
-    places = network_settings.weights_places()
+    places = services().weights_places
     if found := places.find(CATALOG[name]):
         return jsonify(ObtainedWeights(str(found)))
     recipe = ObtainWeights(name=name, weights_folder=str(places.folder), weights_sources=[*places.sources])

@@ -180,7 +180,7 @@ def render(
     submission: Submission, template_name: str = "model_new.html", *, lists_models: bool = True
 ) -> str:
     """Render the page of the form, or a part of it; it may do without the list of models."""
-    page, places = FormPage(submission), network_settings.weights_places()
+    page, places = FormPage(submission), services().weights_places
     form, dataset, sent = submission.form, submission.dataset, submission.sent
     form.custom_network.data = form.custom_network.data or template()
     if form.method.data == "pretrained":  # the page lists imported models among the others

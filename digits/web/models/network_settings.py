@@ -36,14 +36,9 @@ from digits.web.resources.datasets import NetworkSettings, RecommendedModel
 from digits.web.services import services
 
 
-def weights_places() -> WeightsPlaces:
-    settings = services().settings
-    return WeightsPlaces(settings.weights_dir, settings.weights_sources)
-
-
 def server_resources(*, from_scratch: bool = False) -> Resources:
     """Return what a training on this server can use; ``from_scratch``, it does without ImageNet weights."""
-    available = resources_of(services().devices.list(), weights_places())
+    available = resources_of(services().devices.list(), services().weights_places)
     return replace(available, weights={}) if from_scratch else available
 
 

@@ -380,9 +380,7 @@ class Submission:
 
     def recipe(self, dataset: DatasetJob, size: int | None, rate: float) -> Train:
         """Return the recipe of the form, which must be valid, with a batch ``size`` and a learning ``rate``."""
-        return self.form.recipe(
-            str(dataset.folder), self.weights, size, rate, network_settings.weights_places()
-        )
+        return self.form.recipe(str(dataset.folder), self.weights, size, rate, services().weights_places)
 
     def create(self, owner: str | None) -> list[ModelJob]:
         """Create and submit a model, or one for each pair of swept values; the form must be valid."""
@@ -435,7 +433,7 @@ def first_model(folder: Path, dataset: DatasetJob) -> ModelJob:
     """Create a job in ``folder`` that trains the recommended network for ``dataset`` briefly, with the same owner."""
     best = network_settings.recommended(dataset)
     assert best, f"there are networks for {dataset.data_kind.name}"
-    recipe = network_settings.recommended_recipe(best, str(dataset.folder), network_settings.weights_places())
+    recipe = network_settings.recommended_recipe(best, str(dataset.folder), services().weights_places)
     recipe.epochs = min(recipe.epochs, FIRST_EPOCHS)
     chosen = network(best.network)
     name = f"{chosen.title} on {dataset.name}"

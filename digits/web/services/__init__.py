@@ -20,6 +20,7 @@ from digits.core.remote import CredentialStore, RemotePolicy
 from digits.core.settings import Settings
 from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
+from digits.data.models.pretrained import WeightsPlaces
 from digits.data.models.production import ProductionModels
 from digits.data.records.index import IndexCache
 from digits.data.records.search import RecordSearch
@@ -115,6 +116,11 @@ class Services:
         self.decoder = Decoder()
         self.pictures = PictureCache(self.folder / "pictures", PICTURE_BYTES)
         self.uploads = UploadStore(self.folder / "archives", settings, self._users_of, self.store.discard)
+
+    @property
+    def weights_places(self) -> WeightsPlaces:
+        """Where ImageNet weights are."""
+        return WeightsPlaces(self.settings.weights_dir, self.settings.weights_sources)
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""

@@ -7,9 +7,12 @@ the sets of those before.
 from __future__ import annotations
 
 import hashlib
+import logging
 import zlib
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +50,8 @@ _ENOUGH = (4 * _SIDE, 4 * _SIDE)
 APPEARANCE = np.dtype(
     [("digest", "<u8"), ("hash", "<u8"), ("shape", "i1", SHAPE_LENGTH), ("is_distinct", "?")]
 )
+
+log = logging.getLogger(__name__)
 
 
 def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -89,8 +94,10 @@ def _list(recipe: ListImages, events: EventLog) -> dict[str, Any]:
             lines = max(1, len(described))  # all or none of the images that the labels are about
         for start in range(0, len(described), lines):
             append_log.append(folder / IMAGES_FILE, described[start : start + lines])
+        every = [*known, *described]
+        features = partial(_features, Path(recipe.weights), root, every, events)
         seed = zlib.crc32(folder.name.encode())
-        write_order(folder, diverse_order([*known, *described], appearance["shape"], seed))
+        write_order(folder, diverse_order(every, appearance["shape"], seed, features))
     return {"images": len(known) + len(described), "new": len(described), "unusable": len(unusable)}
 
 
@@ -151,6 +158,35 @@ def _describe_image(root: Path, name: str, looks: Any) -> ListedImage:
     looks["digest"] = int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
     image.digest = f"{int(looks['digest']):016x}"
     return image
+
+
+def _features(
+    weights: Path, root: Path, listed: list[ListedImage], events: EventLog, numbers: NDArray[np.int64]
+) -> NDArray[np.float32] | None:
+    """Return what a network with ``weights`` sees in the images with these ``numbers``; None without such a file."""
+    if not weights.is_file():
+        return None
+    # Loads TensorFlow, which nothing else here needs.
+    from digits.worker.training.models.image_features import SIDE, ImageFeatures
+
+    background.begin(events, "Comparing images")
+    try:
+        features = ImageFeatures(weights)
+    except UserFault as fault:
+        log.warning("The first images are chosen without a network: %s", fault.message)
+        return None
+    with ThreadPoolExecutor(parallel.available_cores()) as threads:
+        paths = [root / listed[number].path for number in numbers]
+        return features(np.stack([*threads.map(partial(_small, side=SIDE), paths)]))
+
+
+def _small(path: Path, side: int) -> NDArray[np.uint8]:
+    """Return the image as RGB pixels, uint8 [side, side, 3]; zeros if it cannot be read any longer."""
+    try:
+        picture = images.open_picture(images.read_source(path), 3, enough=(side, side), bits=None)
+        return np.asarray(picture.image.resize((side, side), Image.Resampling.BILINEAR))
+    except (UnusableImage, OSError):
+        return np.zeros((side, side, 3), np.uint8)
 
 
 def _divide(known: list[ListedImage], new: list[ListedImage], appearance: NDArray[Any]) -> None:

@@ -261,13 +261,24 @@ def test_the_first_images_are_different_and_others_come_evenly_among_them() -> N
     random = np.random.default_rng(0)
     groups = np.arange(400) % BATCH
     looks = (random.normal(0, 2, (400, 63)) + 100 * np.eye(63)[groups]).astype(np.int8)
-    order = diverse_order(images, looks, 7)
+    order = diverse_order(images, looks, 7, lambda numbers: None)
     assert sorted(order.tolist()) == list(range(400))
     train = [number for number in order if images[number].split == "train"]
     assert len({groups[number] for number in train[:BATCH]}) >= BATCH * 0.6
     held_out = [place for place, number in enumerate(order) if images[number].split == "val"]
     assert np.diff(held_out).max() <= 5
-    assert order.tolist() == diverse_order(images, looks, 7).tolist()
+    assert order.tolist() == diverse_order(images, looks, 7, lambda numbers: None).tolist()
+
+
+def test_the_first_images_differ_in_their_features() -> None:
+    images = listed(400)
+    groups = np.random.default_rng(0).permutation(400) % BATCH
+    seen = np.eye(BATCH, dtype=np.float32)[groups]
+    order = diverse_order(images, np.zeros((400, 63), np.int8), 7, seen.__getitem__)
+    assert sorted(order.tolist()) == list(range(400))
+    train = [number for number in order if images[number].split == "train"]
+    first, second = ({groups[number] for number in train[start : start + BATCH]} for start in (0, BATCH))
+    assert min(len(first), len(second)) >= BATCH * 0.7
 
 
 def test_uncertain_images_come_first_and_near_duplicates_do_not() -> None:

@@ -18,6 +18,7 @@ from werkzeug.datastructures import FileStorage
 from werkzeug.test import encode_multipart
 
 from digits.core.settings import Settings
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.log import LABELS_FILE
 from digits.web.labels import books
 from digits.web.labels.books import LEASE_SECONDS, LabelBook
@@ -57,6 +58,18 @@ def test_a_job_lists_the_images_and_is_in_lists(site: Site, job: str) -> None:
     home = site.get("/", headers={"Accept": "text/html"}).text
     assert f"/labels/{job}" in home and "Object detection" in home
     assert "27" in site.get(f"/labels/{job}", headers={"Accept": "text/html"}).text
+
+
+def test_images_are_compared_with_the_weights_on_the_server(site: Site, job: str) -> None:
+    weights = site.services.settings.weights_dir / "efficientnetlite.h5"
+    weights.parent.mkdir(exist_ok=True)
+    weights.write_bytes(b"weights")
+    later = create(site)
+    weights.unlink()
+    recipes = [
+        site.services.store.get(each, LabelsJob).folder / "list" / "recipe.json" for each in (job, later)
+    ]
+    assert [json.loads(path.read_text()).get("weights", "") for path in recipes] == ["", str(weights)]
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,14 @@ from PIL import Image
 
 from digits.core.events import EventLog, Warned, read
 from digits.core.recipe import ListImages
+from digits.data.models.pretrained_catalog import FEATURES
 from digits.kinds.labeling.images import IMAGES_FILE, ImageIndex, ListedImage, read_images, split_of
 from digits.kinds.labeling.log import LABELS_FILE, LabelLog
+from digits.kinds.labeling.ordering import BATCH, ORDER_FILE
 from digits.worker.failure import UserFault
 from digits.worker.tasks import list_images
 from tests.labels import photo
+from tests.worker.lazily import applications, tf
 
 pytestmark = pytest.mark.integration
 
@@ -165,3 +168,40 @@ def test_splits_have_their_shares() -> None:
     counts = Counter(split_of(f"{digest:016x}") for digest in digests.tolist())
     shares = {split: round(100 * count / len(digests)) for split, count in counts.items()}
     assert shares == {"train": 75, "val": 15, "test": 10}
+
+
+COLORS = ("red", "lime", "blue", "yellow", "magenta", "cyan", "orange", "purple", "pink", "teal")
+
+
+def in_colors(folder: Path) -> None:
+    """Write 100 images with different patterns in ten colors, most of them in one."""
+    random = np.random.default_rng(0)
+    for number in range(100):
+        pattern = Image.fromarray((random.random((8, 8)) < 0.9).astype(np.uint8) * 255)
+        image = Image.new("RGB", (64, 64), "black")
+        image.paste(COLORS[number if number < 10 else 0], mask=pattern.resize((64, 64)))
+        save(folder / f"{number}.png", image)
+
+
+def colors_of_first_images(tmp_path: Path, weights: str) -> set[str]:
+    """Return the colors of the first images to label that are not held out."""
+    _, images, _ = run(tmp_path, weights=weights)
+    listed = [*images.values()]
+    order = [listed[number] for number in np.load(tmp_path / "job" / ORDER_FILE)]
+    first = [int(Path(image.path).stem) for image in order if image.split == "train"][:BATCH]
+    return {COLORS[number if number < 10 else 0] for number in first}
+
+
+def _write_weights(path: Path) -> None:
+    tf.keras.utils.set_random_seed(1)
+    applications.build(FEATURES, (64, 64, 3), include_top=False).save_weights(path)
+
+
+def test_the_first_images_look_different_to_a_network(in_child: Any, tmp_path: Path) -> None:
+    in_colors(tmp_path / "pictures")
+    weights = tmp_path / "efficientnetlite.weights.h5"
+    in_child(_write_weights, weights)
+    colors, without = (in_child(colors_of_first_images, tmp_path, name) for name in (str(weights), ""))
+    assert colors > without == {COLORS[0]}
+    weights.write_bytes(b"damaged")
+    assert in_child(colors_of_first_images, tmp_path, str(weights)) == without
