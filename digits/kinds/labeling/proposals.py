@@ -56,8 +56,8 @@ class _Brief(Brief, kw_only=True, gc=False):
 
 
 def newest_run(folder: Path) -> str:
-    """Return the id of the newest run in the ``folder`` of a job; empty without one."""
-    return max((path.parent.name for path in (folder / FOLDER).glob("*/run.json")), default="")
+    """Return the id of the newest run that has begun in the ``folder`` of a job; empty without one."""
+    return max((path.parent.name for path in (folder / FOLDER).glob(f"*/{ROWS_FILE}")), default="")
 
 
 class Proposals:

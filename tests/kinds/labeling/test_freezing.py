@@ -211,26 +211,33 @@ def test_an_image_that_was_replaced_is_not_used(detection: Labels) -> None:
     assert any("changed since it was labeled" in warning for warning in made.warnings)
 
 
-def test_a_dataset_needs_a_training_image(tmp_path: Path) -> None:
-    labels = Labels(tmp_path, DETECTION, "cat")
-    labels.save(2, objects=[])
-    with pytest.raises(BadRequest, match="No training image is labeled yet; 1 others are"):
-        labels.freeze()
+BOX_OF_A_CAT = [Object(class_=0, box=(0, 0, 9, 9))]
 
 
-def test_a_dataset_of_boxes_needs_an_object_in_a_training_image(tmp_path: Path) -> None:
-    labels = Labels(tmp_path, DETECTION, "cat")
-    labels.save(0, objects=[])
-    labels.save(2, objects=[Object(class_=0, box=(0, 0, 9, 9))])  # for validation
-    with pytest.raises(BadRequest, match="No labeled training image has an object"):
-        labels.freeze()
-
-
-def test_a_dataset_of_classes_needs_two_in_training_images(tmp_path: Path) -> None:
-    labels = Labels(tmp_path, "image-classification", "cat", "dog", "-gone")
-    for image, label in enumerate((0, 2, 1, 1)):
-        labels.save(image, label=label)
-    with pytest.raises(BadRequest, match="All labeled training images have the class “cat”"):
+@pytest.mark.parametrize(
+    ("kind", "answers", "reason"),
+    [
+        (DETECTION, {2: {"objects": []}}, "No training image is labeled yet; 1 others are"),
+        (
+            DETECTION,
+            {0: {"objects": []}, 2: {"objects": BOX_OF_A_CAT}},
+            "No labeled training image has an object",
+        ),
+        (
+            "image-classification",
+            {image: {"label": label} for image, label in enumerate((0, 2, 1, 1))},
+            "All labeled training images have the class “cat”",
+        ),
+    ],
+)
+def test_training_images_need_something_to_learn(
+    tmp_path: Path, kind: str, answers: dict[int, dict[str, Any]], reason: str
+) -> None:
+    """The third and fourth image are for validation and testing."""
+    labels = Labels(tmp_path, kind, "cat", "dog", "-gone")
+    for image, answer in answers.items():
+        labels.save(image, **answer)
+    with pytest.raises(BadRequest, match=reason):
         labels.freeze()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import random
 import shutil
@@ -20,7 +19,6 @@ from digits.core.errors import BadRequest
 from digits.core.files import UnreadableFile
 from digits.kinds.labeling.answers import STATES, Entry, Object, Proposal, Sent
 from digits.kinds.labeling.log import LABELS_FILE, Conflict, LabelLog
-from tests.failing_disk import failing_disk
 from tests.power_loss import Recording, write
 
 # Random states of each moment of a power loss.
@@ -119,17 +117,6 @@ def test_masks_are_files_of_their_own_that_entries_can_keep(tmp_path: Path) -> N
     assert +open_log(tmp_path).classes.count() == {0: 1, 2: 1}
 
 
-def test_a_full_disk_leaves_the_log_as_it_was(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    log.save(0, sent(0, "a"), "ada")
-    before = (tmp_path / LABELS_FILE).read_bytes()
-    with failing_disk(tmp_path, errno.ENOSPC), pytest.raises(OSError, match="space"):
-        log.save(0, sent(1, "b"), "ada")
-    assert (tmp_path / LABELS_FILE).read_bytes() == before
-    assert log.save(0, sent(1, "b"), "ada") == 2
-    assert contents(open_log(tmp_path)) == [[(1, "a"), (2, "b")]]
-
-
 def test_an_answer_that_no_line_can_contain_is_refused(tmp_path: Path) -> None:
     log = open_log(tmp_path)
     ring = [float(number) for number in range(300_000)]
@@ -171,16 +158,6 @@ def test_a_log_cut_at_any_byte_is_read_up_to_its_last_whole_entry(
     assert again.save(image, sent(again.rev(image), "new"), "ada") == len(list(again.history(image)))
     assert contents(open_log(folder)) == contents(again)
     shutil.rmtree(folder)
-
-
-def test_a_part_of_the_log_is_a_state_before(tmp_path: Path) -> None:
-    log = open_log(tmp_path)
-    log.save(0, sent(0, "a"), "ada")
-    place = log.cursor
-    log.save(0, sent(1, "b"), "ada")
-    before = LabelLog(tmp_path)
-    before.update(place)
-    assert contents(before) == [[(1, "a")]]
 
 
 def logged(folder: Path) -> list[tuple[int, int]]:

@@ -107,6 +107,18 @@ def test_proposals_are_seen_before_they_are_accepted_and_taken_back_together(
     assert [*history["models"]] == [history["entries"][1]["source"].split("/")[0]]
 
 
+def test_a_run_that_has_not_begun_leaves_the_proposals_of_the_one_before(
+    site: Site, proposed: str, labeled: tuple[str, str]
+) -> None:
+    before = site.json(f"/labels/{proposed}/predictions.json")["images"]
+    sent = {"model": labeled[1]}
+    assert site.client.post(f"/labels/{proposed}/predictions.json", json=sent).status_code == 202
+    refused = site.client.post(f"/labels/{proposed}/predictions.json", json=sent)
+    assert refused.status_code == 409 and "already running" in refused.get_json()["error"]["message"]
+    site.wait(lambda: site.json(f"/labels/{proposed}/predictions.json")["state"] == "done")
+    assert site.json(f"/labels/{proposed}/predictions.json")["images"] == before
+
+
 def test_labels_that_the_model_doubts_are_found(site: Site, proposed: str) -> None:
     row = next(row for row in rows_of(site, proposed, state="labeled") if row["path"].startswith("right"))
     assert save(site, proposed, row["n"], row["rev"], "wrong", label=0).status_code == 200
