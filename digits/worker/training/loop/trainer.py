@@ -117,9 +117,7 @@ def _train(resources: Resources, point: ResumePoint | None) -> dict[str, Any]:
         else:
             resources.load_weights(steps.first.traced)
         gang.take_from_lead(resources.variables)
-        if not point:
-            trainer.validate(0.0)  # before the training images are decoded, so that the first result is early
-        ended_early = trainer.train()
+        ended_early = trainer.train(is_new=not point)
     result = {
         "seed": resources.seed,
         "steps": trainer.step,
@@ -211,11 +209,20 @@ class Trainer:
             message = f"The training continues with {now} after {before}: its weights may differ by rounding."
             self._resources.events.append(Warned(message, is_remark=True))
 
-    def train(self) -> str:
-        """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM."""
+    def train(self, is_new: bool) -> str:
+        """Train to the end and return why it came early; empty if it did not. Raises Stopped on SIGTERM.
+
+        A new training also validates the weights that it starts from.
+        """
+        # The features of a batch take less time than a validation; decoding all images for a step can take more.
+        is_step_first = self._steps.head is not None and self._steps.head.is_on_features
+        if is_new and not is_step_first:
+            self.validate(0.0)
         with contextlib.ExitStack() as self._open:
             self._open_feed()
             with stopping.defer() as self._is_stopping:
+                if is_new and is_step_first:
+                    self._step_before_validation()
                 return self._loop()
 
     def _open_feed(self) -> None:
@@ -313,6 +320,24 @@ class Trainer:
             if is_common and self._averaging_interval > 1:
                 self._gang.average(self._resources.variables, self._share)
             self._save_what_is_due(step, is_common)
+
+    def _step_before_validation(self) -> None:
+        """Take the first step of the head, then validate the weights before it."""
+        trunk = self._resources.store.trunk
+        variables = [item for name, item in self._resources.variables.items() if name not in trunk]
+        before = [item.numpy() for item in variables]
+        self._advance(self._next_call(1))
+        after = [item.numpy() for item in variables]
+        # Not the counters of the validation, which continue.
+        changed = [each for each in zip(variables, before, after, strict=True) if np.any(each[1] != each[2])]
+        for variable, value, _ in changed:
+            variable.assign(value)
+        rows, self._rows, step, self.step = self._rows, MetricRows(), self.step, 0
+        self.validate(0.0)
+        self._rows, self.step = rows, step
+        for variable, _, value in changed:
+            variable.assign(value)
+        self._left.begin()
 
     def _begin_whole_phase(self) -> None:
         self._resources.events.append(PhaseChanged(self.step, round(self._timeline.epoch(self.step), 6)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from digits.core.events import PhaseChanged, Progressed
+from digits.core.events import Measured, PhaseChanged, Progressed
 from digits.core.recipe import Solver
 from digits.core.resume_point import resume_points
 from digits.data.targets.class_index import ClassIndex
@@ -16,7 +18,7 @@ from digits.kinds import standard_networks
 from digits.worker.failure import UserFault
 from tests.worker import networks
 from tests.worker.conftest import snapshot
-from tests.worker.lazily import head, inference, memory, network_loader, tf, variables
+from tests.worker.lazily import head, inference, memory, network_loader, tf, validation, variables
 
 # The head has random numbers, moving averages and a size computed from the batch, and enlarges the features.
 NETWORK = networks.classifier(
@@ -77,7 +79,13 @@ def test_without_augmentation_features_change_nothing(train: Any, trained: Any, 
     on_images = train(text, name="images", **_tune(old), gradient_metrics=True)
     assert ON_IMAGES in on_images.output
     assert _differing(on_features.job_folder, on_images.job_folder) == []
-    assert on_features.values("train", "loss") == on_images.values("train", "loss")
+    for stage in ("train", "val"):
+        assert on_features.values(stage, "loss") == on_images.values(stage, "loss")
+    # The first step need not wait for the validation of the weights before it.
+    rows = [
+        [(row.stage, row.step) for row in outcome.of(Measured)][:2] for outcome in (on_features, on_images)
+    ]
+    assert rows == [[("train", 1), ("val", 0)], [("val", 0), ("train", 1)]]
 
 
 def test_features_are_those_before_an_enlargement(train: Any, old: Path) -> None:
@@ -133,6 +141,25 @@ def test_a_training_resumed_in_the_head_phase_ends_with_the_same_weights(
     running.wait()
     assert 0 < resume_points(task.parent)[0][0].epoch < 4
     assert resume(task).wait().code == 0
+    assert _differing(whole.job_folder, task.parent) == []
+
+
+def test_a_training_stopped_in_its_first_validation_resumes_before_its_first_step(
+    model: Any, start: Any, resume: Any, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = start(model(NEW, "whole", **_tune(old))).wait()
+
+    def stop(self: Any, *given: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    task = model(NEW, "parts", **_tune(old))
+    with monkeypatch.context() as patched:
+        patched.setattr(validation.Validation, "run", stop)
+        stopped = start(task).wait()
+    assert [row.step for row in stopped.of(Measured)] == [1]
+    assert [point.step for point in resume_points(task.parent)[0]] == [0]
+    resumed = resume(task).wait()
+    assert resumed.code == 0, resumed.output
     assert _differing(whole.job_folder, task.parent) == []
 
 
