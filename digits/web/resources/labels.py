@@ -14,8 +14,8 @@ class Labels(JobRow):
     """A job of labels. ``kind`` is the route of the kind, ``field`` where an answer says what is in an image.
 
     ``folder`` is empty until that of the dataset to begin with is found. ``states`` and ``splits`` count images, and
-    ``images_of_classes`` those that contain each class, by id. ``cursor`` is the end of the log. ``warnings`` name images
-    that cannot be used.
+    ``images_of_classes`` those that contain each class, by id. ``cursor`` is the end of the log. ``warnings`` name
+    images that cannot be used.
     """
 
     kind: str
