@@ -108,7 +108,11 @@ function refused({ n }, error) {
   }
   const dialog = find('label-conflict');
   const { entry } = error.body;
-  dialog.querySelector('[data-words]').textContent = `${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry, classes)} Your labels: ${wordsOfEntry(outbox.find(n), classes)}`;
+  const mine = outbox.find(n);
+  // The classes in a new mask are known to the server only.
+  const change = changeOf({ ...mine, labels: mine.mask ? entry.labels : mine.labels }, entry, classes);
+  const words = [`${entry.by || 'Somebody else'} saved image ${n + 1} while you labeled it: ${wordsOfEntry(entry, classes)}`, `Your labels: ${wordsOfEntry(mine, classes)}`, change && `The difference: ${change}.`];
+  dialog.querySelector('[data-words]').textContent = words.filter(Boolean).join(' ');
   dialog.returnValue = '';
   dialog.showModal();
   return new Promise((resolve) => {

@@ -54,7 +54,8 @@ export class Mask {
 
   /** Returns what changed since the last call as [before, after], for `restore`; null if nothing did. */
   commit() {
-    const before = this.#before;
+    const differs = ([key, rows]) => this.#rowsOf(key).some(([start], row) => rows[row].some((value, at) => value !== this.pixels[start + at]));
+    const before = new Map([...this.#before].filter(differs));
     this.#before = new Map();
     return before.size ? [before, new Map([...before.keys()].map((key) => [key, this.#tile(key)]))] : null;
   }

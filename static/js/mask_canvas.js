@@ -63,7 +63,8 @@ export class MaskCanvas extends DrawingCanvas {
     if (loaded.width !== width || loaded.height !== height) throw new RequestError(`The mask has ${loaded.width}×${loaded.height} pixels, but the image has ${width}×${height}.`);
     this.cancel();
     this.mask.replace(loaded);
-    this.changes.add(...(this.mask.commit() ?? [[], []]));
+    const change = this.mask.commit();
+    if (change) this.changes.add(...change);
     this.#changed();
   }
 

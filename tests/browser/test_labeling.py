@@ -309,7 +309,7 @@ def test_two_people_see_both_versions(page: Page, page_faults: PageFaults, photo
     page_faults.allow(r"/images/\d+\.json$")
     page.keyboard.press("2")
     dialog = page.get_by_role("dialog", name="Two people labeled this image")
-    expect(dialog).to_contain_text("low")
+    expect(dialog).to_contain_text("Labeled, low. Your labels: Labeled, high. The difference: + high, − low.")
     dialog.get_by_role("button", name="Keep mine").click()
     expect(page.locator("#label-saved")).to_have_text("All changes are saved.")
     assert entry(first)["label"] == 1 and entry(first)["rev"] == 2

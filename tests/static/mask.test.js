@@ -55,6 +55,10 @@ test('undo and redo restore all pixels', () => {
     assert.deepEqual(mask.pixels, state);
   }
   assert.equal(mask.commit(), null);
+  // Nor is it a change to paint pixels with the class that they have, or all pixels with their own.
+  mask.polygon([[150, 10, 230, 70, 120, 60]], 3);
+  mask.replace(mask);
+  assert.equal(mask.commit(), null);
 });
 
 test('the file is a grayscale PNG with the classes as values', async () => {
