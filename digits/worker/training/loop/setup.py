@@ -40,15 +40,15 @@ from digits.worker.training.weights import checkpoints
 class Steps:
     """The functions of a training's steps, and the network ``shown`` on its page.
 
-    ``build`` builds `training` once. ``evaluation`` is None without validation, and ``activations`` unless their
+    ``build`` builds `training` once, and ``build_evaluation`` `evaluation`. ``activations`` are None unless their
     histograms are wanted. For fine-tuning, ``head`` is the first phase, and ``trunk`` lists the pretrained variables.
     The work after the last step, which builds the network ``shown`` again, is expected to take ``closing_seconds``.
     """
 
     build: Callable[[], StepFunction]
+    build_evaluation: Callable[[], Evaluation | None]
     shown: inference.Inference
     learning_rate: LearningRate | TwoPhaseRate
-    evaluation: Evaluation | None = None
     activations: Activations | None = None
     head: Head | None = None
     trunk: Sequence[str] = ()
@@ -59,6 +59,11 @@ class Steps:
     def training(self) -> StepFunction:
         """The function of the steps that train all layers. It takes seconds to build, if it is not built yet."""
         return self.build()
+
+    @property
+    def evaluation(self) -> Evaluation | None:
+        """The validation; None without one. It takes seconds to build, if it is not built yet."""
+        return self.build_evaluation()
 
     @property
     def first(self) -> StepFunction:
@@ -72,7 +77,7 @@ class Steps:
     @property
     def writes_pictures(self) -> bool:
         """Whether the step after each validation computes the network's histograms, images and texts."""
-        return self.evaluation is not None and bool(self.first.traced.pictures) and not self.checks_numerics
+        return bool(self.first.traced.pictures) and not self.checks_numerics and self.evaluation is not None
 
 
 def build(
@@ -91,6 +96,7 @@ def build(
     if resources.standard and shown.built.calls:
         resources.weights.application = shown.built.calls.keras_model
     config = _config_for(resources, shown)
+    is_resumed = bool(trunk)
     trunk = (trunk or resources.weights.trunk(store)) if recipe.fine_tune else ()
     store.trunk = frozenset(trunk)
     head_steps = _head_steps(resources)
@@ -116,13 +122,22 @@ def build(
         warn(f"The network cannot predict from images. {in_a_sentence(describe(fault))}")
     store.lock("in validation but not in training")
     warn_of_freeze_patterns(resources)
-    evaluation = None
-    if data.val:
-        with _checked_numerics(recipe):
-            evaluation = Evaluation(net, store, data.preparation, Randomness(resources.seed), config.devices)
+
+    @functools.cache
+    def build_evaluation() -> Evaluation | None:
+        evaluation = None
+        if data.val:
+            with _checked_numerics(recipe):
+                randomness = Randomness(resources.seed)
+                evaluation = Evaluation(net, store, data.preparation, randomness, config.devices)
+        checkpoints.check_watched_metrics(recipe, evaluation.metric_names if evaluation else [])
+        return evaluation
+
+    # A standard network makes no mistakes in validation, so its first step does not wait.
+    if is_resumed or not (resources.standard and head and head.is_on_features):
+        build_evaluation()
     resources.randomness.begin()
     activations = _activations(resources, shown) if recipe.histograms else None
-    checkpoints.check_watched_metrics(recipe, evaluation.metric_names if evaluation else [])
     resources.events.append(
         NetworkBuilt(layers=shown.layers, parameters=store.parameters, latent=shown.latent)
     )
@@ -130,9 +145,9 @@ def build(
 
     return Steps(
         build_training,
+        build_evaluation,
         shown,
         learning_rate(resources, head_steps),
-        evaluation,
         activations,
         head,
         trunk,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import secrets
@@ -175,7 +176,6 @@ class Trainer:
             reports.flush,
             writes=self._gang.is_lead,
         )
-        self._validation = _validation(resources, steps)
         self._rows = MetricRows()
         self._left = setup.time_left(resources, steps, first_step)
         self._saved_steps = setup.saved_steps(resources, steps)
@@ -461,6 +461,20 @@ class Trainer:
 
     # Validation
 
+    @functools.cached_property
+    def _validation(self) -> Validation | None:
+        resources, data, evaluation = self._resources, self._data, self._steps.evaluation
+        if data.val is None or evaluation is None:
+            return None
+        return Validation(
+            evaluation,
+            data.val,
+            data.batch_size,
+            resources.save_state,
+            resources.max_steps_per_call,
+            resources.config.gang,
+        )
+
     def validate(self, epoch: float) -> None:
         """Validate and report the metrics after ``epoch`` epochs. Does nothing without validation records."""
         if self._validation is None:
@@ -582,17 +596,3 @@ class Trainer:
             trunk=list(self._steps.trunk),
             workers=self._gang.workers,
         )
-
-
-def _validation(resources: Resources, steps: Steps) -> Validation | None:
-    data, evaluation = resources.data, steps.evaluation
-    if data.val is None or evaluation is None:
-        return None
-    return Validation(
-        evaluation,
-        data.val,
-        data.batch_size,
-        resources.save_state,
-        resources.max_steps_per_call,
-        resources.config.gang,
-    )

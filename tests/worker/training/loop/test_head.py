@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from digits.core.events import Measured, PhaseChanged, Progressed
+from digits.core.events import Measured, PhaseChanged, Progressed, Saved
 from digits.core.recipe import Solver
 from digits.core.resume_point import resume_points
 from digits.data.targets.class_index import ClassIndex
 from digits.kinds import standard_networks
 from digits.worker.failure import UserFault
 from tests.worker import networks
-from tests.worker.conftest import snapshot
+from tests.worker.conftest import snapshot, write_dataset
 from tests.worker.lazily import head, inference, memory, network_loader, tf, validation, variables
 
 # The head has random numbers, moving averages and a size computed from the batch, and enlarges the features.
@@ -161,6 +161,40 @@ def test_a_training_stopped_in_its_first_validation_resumes_before_its_first_ste
     resumed = resume(task).wait()
     assert resumed.code == 0, resumed.output
     assert _differing(whole.job_folder, task.parent) == []
+
+
+def test_a_standard_network_builds_its_validation_after_the_first_step(
+    train: Any,
+    fail: Any,
+    model: Any,
+    start: Any,
+    resume: Any,
+    tmp_path: Path,
+    often: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = standard_networks.network("lenet").text
+    datasets = [
+        str(write_dataset(tmp_path / f"{classes}", {"train": 64, "val": 22}, 16, 1, classes=classes))
+        for classes in (3, 4)
+    ]
+    old = train(network, name="old", dataset=datasets[0], epochs=1).job_folder / "snapshot_1.ckpt"
+    settings = _tune(old, dataset=datasets[1])
+    whole = start(model(network, "whole", **settings)).wait()
+    assert whole.code == 0 and ON_FEATURES in whole.output, whole.output
+    task = model(network, "parts", **settings)
+    running = start(task)
+    running.wait_for(Saved)
+    running.stop()
+    running.wait()
+    assert resume(task).wait().code == 0
+    assert _differing(whole.job_folder, task.parent) == []
+
+    def refuse(self: Any, *given: Any) -> None:
+        raise UserFault("no validation")
+
+    monkeypatch.setattr(validation.Evaluation, "__init__", refuse)
+    assert [row.step for row in fail(network, name="failed", **settings).of(Measured)] == [1]
 
 
 def test_features_that_do_not_fit_into_memory_are_on_disk(
