@@ -165,8 +165,11 @@ const timeOf = (at) => element('time', { datetime: new Date(1000 * at).toISOStri
 
 // Images
 
+const ask = (n) => getJson(`${url}/images/${n}.json`);
+
+/** What the server says about an image, which may have been requested in advance. */
 const about = (n) => {
-  if (!ahead.has(n)) ahead.set(n, getJson(`${url}/images/${n}.json`));
+  if (!ahead.has(n)) ahead.set(n, ask(n).catch((error) => (ahead.delete(n), Promise.reject(error))));
   return ahead.get(n);
 };
 
@@ -195,16 +198,9 @@ async function open(n) {
   canvas.cancel();
   if (encoding.has(n)) await encoded;
   outbox.flush();
-  let found;
-  try {
-    found = await about(n);
-    // The request may have overtaken the one that saved.
-    if (found.rev < confirmed.get(n)) found = await getJson(`${url}/images/${n}.json`);
-  } catch (error) {
-    ahead.delete(n);
-    toast(wordsOf(error), 'danger');
-    return;
-  }
+  let found = await about(n);
+  // The request may have overtaken the one that saved.
+  if (found.rev < confirmed.get(n)) found = await ask(n);
   ahead.clear();
   const waiting = outbox.find(n);
   const isOpen = found.state === 'none' || found.state === 'unlabeled';
@@ -227,7 +223,7 @@ async function open(n) {
 }
 
 function preload(n) {
-  about(n).catch(() => ahead.delete(n));
+  about(n).catch(() => {}); // open says why
   new Image().src = `${url}/images/${n}/picture`;
 }
 
@@ -252,7 +248,7 @@ async function openNext() {
 
 async function copyPrevious() {
   for (let n = current.n - 1; n >= Math.max(0, current.n - 20); n--) {
-    const entry = await getJson(`${url}/images/${n}.json`);
+    const entry = await ask(n);
     if (entry.state !== 'labeled' && entry.state !== 'reviewed') continue;
     if (entry.objects) canvas.paste(entry.objects);
     else await canvas.replace(entry, { ...current, url: `${url}/images/${n}` });
