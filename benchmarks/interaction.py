@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
 import tempfile
@@ -28,7 +29,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from product import ROOT, WITH_BACKGROUND_TASKS, Product, chromium, product
+
+from digits.runtime.executors.processes import processes_in
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -78,7 +82,7 @@ def main() -> None:
         _open_form(page, dataset)
         page.locator('[name="train_epochs"]').fill(str(options.epochs))
         page.locator('[name="batch_size"]').fill("64")
-        model, result["lenet"] = _train(page)
+        model, result["lenet"] = _train(page, server)
         server.wait(model)
         if options.first_loss:
             print(json.dumps(result))
@@ -128,13 +132,16 @@ def _train_recommended(page: Page, server: Product, photos: Path) -> dict[str, f
     dataset = server.dataset_of(photos, 32, 3)
     page.goto(f"/models/images/classification/new?dataset={dataset}")
     page.locator("[data-state]", has_text="Recommended").wait_for()
-    model, seconds = _train(page)
+    model, seconds = _train(page, server)
     server.abort(model)
     return seconds
 
 
-def _train(page: Page) -> tuple[str, dict[str, float]]:
-    """Press Train; return the id of the model, and when there was a point in the chart, and a loss of the training."""
+def _train(page: Page, server: Product) -> tuple[str, dict[str, float]]:
+    """Press Train; return the id of the model, and when there was a point in the chart, and a loss of the training.
+
+    Also the CPU time of the task until then, and the load of the machine.
+    """
     page.wait_for_load_state("networkidle")
     begun, seconds = time.perf_counter(), {}
     page.get_by_role("button", name="Train", exact=True).click()
@@ -145,7 +152,11 @@ def _train(page: Page) -> tuple[str, dict[str, float]]:
     seconds["first_point"] = time.perf_counter() - begun
     page.locator('[data-tile="loss-train"]', has_text=re.compile(r"\d")).wait_for()
     seconds["first_loss"] = time.perf_counter() - begun
-    return page.url.rsplit("/", 1)[1], {name: round(value, 3) for name, value in seconds.items()}
+    model = page.url.rsplit("/", 1)[1]
+    processes = [psutil.Process(pid) for pid in processes_in(server.jobs / model / "train", [])]
+    seconds["task_cpu"] = sum(sum(process.cpu_times()[:2]) for process in processes)
+    seconds["load"] = os.getloadavg()[0]
+    return model, {name: round(value, 3) for name, value in seconds.items()}
 
 
 def _epoch(server: Product, dataset: str) -> dict[str, float]:
