@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import json
 import logging
 import secrets
@@ -405,7 +406,9 @@ class Trainer:
     def _report_first_step(self, metrics: NDArray[np.float32]) -> None:
         """Report what the first step of a new training reveals, and draw its batch."""
         resources, function = self._resources, self._steps.first
-        (chunk,) = assessment.read(self._data, resources.seed)
+        order = itertools.islice(self._data.order(resources.seed), 1)
+        with contextlib.closing(self._data.train.feed(order)) as feed:
+            chunk = feed.take(1)
         if resources.standard is None:
             self._progress("Checking the network", now=True)
             self._steps.build()  # raises the mistakes that only steps of all layers make
@@ -509,9 +512,9 @@ class Trainer:
         count = max(1, min(len(records), MAX_RECALLED) // size)
         places = np.arange(count * size).reshape(count, size)  # networks may require whole batches
         try:
-            with self._resources.save_state():
+            with self._resources.save_state(), contextlib.closing(records.feed(iter(places))) as feed:
                 evaluation.begin(self.step)
-                found = [evaluation(records.read(each)) for each in places]
+                found = [evaluation(feed.take(1)) for _ in places]
         except (tf.errors.OpError, OSError) as error:
             log.warning("Training images could not be predicted after the training: %s", error)
             return {}
