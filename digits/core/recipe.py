@@ -222,7 +222,8 @@ class ProposeLabels(Recipe, tag="propose-labels"):
 
     ``snapshot`` is the prefix of one of its snapshots, and ``trained_on`` the folder of the dataset of the training.
     The proposals go to the folder ``target``, for the ``kind`` of the labels and the ids of their ``classes`` by name;
-    objects count from the score ``min_score`` on. ``source`` names the model in them.
+    objects count from the score ``min_score`` on. ``source`` names the model in them. Their order is that of
+    uncertain images which differ in the features of a network with ``weights``, a file that may be missing.
     """
 
     model: str
@@ -235,6 +236,7 @@ class ProposeLabels(Recipe, tag="propose-labels"):
     classes: dict[str, Count]
     source: str
     min_score: Fraction
+    weights: str = ""
 
 
 class CheckDataset(Recipe, tag="check-dataset"):

@@ -26,8 +26,12 @@ _ROUNDS = 10
 # Before a first model, that many batches are chosen from that many images by the features of a network.
 _FEATURE_BATCHES = 3
 FEATURE_CANDIDATES = 1000
+# The most uncertain ones are chosen in larger batches by them; see Labeling in benchmarks/RESULTS.md.
+_UNCERTAIN_BATCH = 50
 # The weight of the looks beside them: to a network for photos, handwritten digits look much alike.
 _LOOKS_WEIGHT = 0.5
+# Added to uncertainties as weights, which may all be 0.
+_LEAST_WEIGHT = 1e-3
 
 Order = NDArray[np.int32]
 # Returns the features of the images with some numbers, float32 [numbers, values], or None.
@@ -47,8 +51,7 @@ def diverse_order(
     vectors, batches = looks[train].astype(np.float32), 1
     found = features(train[:FEATURE_CANDIDATES]) if len(train) > BATCH else None
     if found is not None:
-        vectors = np.hstack([_scaled(found), _LOOKS_WEIGHT * _scaled(vectors[: len(found)])])
-        batches = _FEATURE_BATCHES
+        vectors, batches = _joined(found, vectors), _FEATURE_BATCHES
     left, first = np.arange(len(vectors)), []
     for _ in range(batches):
         places = _spread(vectors[left], BATCH, random)
@@ -59,11 +62,16 @@ def diverse_order(
 
 
 def uncertain_order(
-    images: list[ListedImage], looks: NDArray[np.int8], uncertainty: NDArray[np.float32], seed: int
+    images: list[ListedImage],
+    looks: NDArray[np.int8],
+    uncertainty: NDArray[np.float32],
+    seed: int,
+    features: ComputeFeatures,
 ) -> Order:
     """Return the numbers of the ``images`` that can be labeled, those of the highest ``uncertainty`` [images] first.
 
-    Batches are spread over the images that look different. Of a set of near-duplicates, only one comes early.
+    Batches are spread over the images that look different, with ``features`` more widely. Of a set of near-duplicates,
+    only one comes early.
     """
     random = np.random.default_rng(seed)
     train = _of(images, "train")
@@ -73,7 +81,16 @@ def uncertain_order(
     is_first[firsts] = True
     train, doubles = train[is_first], train[~is_first]
     chosen: list[NDArray[np.int64]] = []
-    while len(train) and len(chosen) * BATCH < MOST_DIVERSE:
+    found = features(train[:FEATURE_CANDIDATES]) if len(train) > BATCH else None
+    if found is not None:
+        candidates, train = np.split(train, [len(found)])
+        vectors = _joined(found, looks[candidates].astype(np.float32))
+        while len(candidates):
+            places = _spread(vectors, _UNCERTAIN_BATCH, random, uncertainty[candidates])
+            places.sort()
+            chosen.append(candidates[places])
+            candidates, vectors = np.delete(candidates, places), np.delete(vectors, places, axis=0)
+    while len(train) and sum(map(len, chosen)) < MOST_DIVERSE:
         candidates = train[: CANDIDATES * BATCH]
         places = np.sort(_spread(looks[candidates].astype(np.float32), BATCH, random))
         chosen.append(candidates[places])
@@ -99,24 +116,38 @@ def _with_held_out(images: list[ListedImage], train: NDArray[np.int64], random: 
     return every[np.argsort(np.concatenate(places), kind="stable")].astype(np.int32)
 
 
-def _spread(vectors: NDArray[np.float32], count: int, random: np.random.Generator) -> NDArray[np.int64]:
-    """Return the places of ``count`` of the ``vectors``: those nearest to the centers of k-means (Lloyd, 1982)."""
+def _spread(
+    vectors: NDArray[np.float32],
+    count: int,
+    random: np.random.Generator,
+    weights: NDArray[np.float32] | None = None,
+) -> NDArray[np.int64]:
+    """Return the places of ``count`` of the ``vectors``: those nearest to the centers of k-means (Lloyd, 1982).
+
+    The centers are nearer to vectors with higher ``weights``.
+    """
     if len(vectors) <= count:
         return np.arange(len(vectors))
-    sample = vectors if len(vectors) <= MOST_DIVERSE else vectors[:MOST_DIVERSE]
+    sample = vectors[:MOST_DIVERSE]
+    shares = np.ones(len(sample), np.float32) if weights is None else weights[:MOST_DIVERSE] + _LEAST_WEIGHT
     centers = sample[random.choice(len(sample), count, replace=False)]
     for _ in range(_ROUNDS):
         nearest = _distances(sample, centers).argmin(axis=1)
         for number in range(count):
-            members = sample[nearest == number]
-            if len(members):
-                centers[number] = members.mean(axis=0)
+            members = nearest == number
+            if members.any():
+                centers[number] = shares[members] @ sample[members] / shares[members].sum()
     distances = _distances(sample, centers)
     chosen: list[int] = []
     for number in range(count):
         order = np.argsort(distances[:, number], kind="stable")
         chosen.append(next(int(place) for place in order if place not in chosen))
     return np.array(chosen)
+
+
+def _joined(features: NDArray[np.float32], looks: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return vectors of the ``features`` of the first images and their ``looks``."""
+    return np.hstack([_scaled(features), _LOOKS_WEIGHT * _scaled(looks[: len(features)])])
 
 
 def _scaled(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

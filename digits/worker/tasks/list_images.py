@@ -7,10 +7,8 @@ the sets of those before.
 from __future__ import annotations
 
 import hashlib
-import logging
 import zlib
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -50,8 +48,6 @@ _ENOUGH = (4 * _SIDE, 4 * _SIDE)
 APPEARANCE = np.dtype(
     [("digest", "<u8"), ("hash", "<u8"), ("shape", "i1", SHAPE_LENGTH), ("is_distinct", "?")]
 )
-
-log = logging.getLogger(__name__)
 
 
 def run(recipe: ListImages, task_folder: Path, events: EventLog) -> dict[str, Any]:
@@ -167,26 +163,10 @@ def _features(
     if not weights.is_file():
         return None
     # Loads TensorFlow, which nothing else here needs.
-    from digits.worker.training.models.image_features import SIDE, ImageFeatures
+    from digits.worker.training.models import image_features
 
     background.begin(events, "Comparing images")
-    try:
-        features = ImageFeatures(weights)
-    except UserFault as fault:
-        log.warning("The first images are chosen without a network: %s", fault.message)
-        return None
-    with ThreadPoolExecutor(parallel.available_cores()) as threads:
-        paths = [root / listed[number].path for number in numbers]
-        return features(np.stack([*threads.map(partial(_small, side=SIDE), paths)]))
-
-
-def _small(path: Path, side: int) -> NDArray[np.uint8]:
-    """Return the image as RGB pixels, uint8 [side, side, 3]; zeros if it cannot be read any longer."""
-    try:
-        picture = images.open_picture(images.read_source(path), 3, enough=(side, side), bits=None)
-        return np.asarray(picture.image.resize((side, side), Image.Resampling.BILINEAR))
-    except (UnusableImage, OSError):
-        return np.zeros((side, side, 3), np.uint8)
+    return image_features.of_files(weights, [root / listed[number].path for number in numbers])
 
 
 def _divide(known: list[ListedImage], new: list[ListedImage], appearance: NDArray[Any]) -> None:

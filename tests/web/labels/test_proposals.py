@@ -14,6 +14,7 @@ from digits.core.model_job import ModelJob
 from digits.kinds.advice.verdict import Verdict
 from digits.kinds.jobs import DatasetJob
 from digits.kinds.labeling.images import ListedImage
+from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.ordering import BATCH, CANDIDATES, diverse_order, uncertain_order
 from digits.web.evaluations import model_result
 from digits.web.labels.actions import SAMPLE
@@ -73,6 +74,20 @@ def test_open_training_images_have_proposals_and_no_others(site: Site, proposed:
     page = site.get(f"/labels/{proposed}?state=none&split=train").text
     assert page.count("Proposed: ") == page.count("/thumbnail") > 0
     assert "Proposed: " not in site.get(f"/labels/{proposed}?state=none&split=val").text
+
+
+def test_images_are_compared_with_the_weights_on_the_server_if_these_can_be_used(
+    site: Site, labeled: tuple[str, str]
+) -> None:
+    weights = site.services.settings.weights_dir / "efficientnetlite.h5"
+    weights.parent.mkdir(exist_ok=True)
+    weights.write_bytes(b"damaged")
+    job = labels_of_bars(site)
+    propose(site, job, labeled[1])
+    weights.unlink()
+    logs = [path.read_text() for path in site.services.store.get(job, LabelsJob).folder.glob("*/output.log")]
+    assert [text.count("Images are compared without a network") for text in logs] == [1, 1]
+    assert len(site.json(f"/labels/{job}/next.json?client=a&count=20")["images"]) == 20
 
 
 def test_proposals_are_seen_before_they_are_accepted_and_taken_back_together(
@@ -297,7 +312,7 @@ def test_uncertain_images_come_first_and_near_duplicates_do_not() -> None:
     images = listed(400)
     uncertainty = np.linspace(1, 0, 400, dtype=np.float32)
     looks = np.random.default_rng(1).integers(-127, 128, (400, 63)).astype(np.int8)
-    order = uncertain_order(images, looks, uncertainty, 3)
+    order = uncertain_order(images, looks, uncertainty, 3, lambda numbers: None)
     assert sorted(order.tolist()) == list(range(400))
     train = [int(number) for number in order if images[number].split == "train"]
     first = train[:100]
@@ -306,3 +321,18 @@ def test_uncertain_images_come_first_and_near_duplicates_do_not() -> None:
     # A batch is chosen from the most uncertain ones, one of each set.
     firsts = sorted({images[number].set for number in train})[: CANDIDATES * BATCH]
     assert {images[number].set for number in first[:BATCH]} <= {*firsts}
+
+
+def test_uncertain_images_differ_in_their_features() -> None:
+    images = listed(1000)
+    uncertainty = np.linspace(1, 0, 1000, dtype=np.float32)
+    groups = np.random.default_rng(0).permutation(1000) % BATCH
+    seen, looks = np.eye(BATCH, dtype=np.float32)[groups], np.zeros((1000, 63), np.int8)
+    order = uncertain_order(images, looks, uncertainty, 3, seen.__getitem__)
+    assert sorted(order.tolist()) == list(range(1000))
+    train = [int(number) for number in order if images[number].split == "train"]
+    assert len({groups[number] for number in train[:50]}) >= BATCH * 0.9
+    # Those of the highest uncertainty come early nevertheless, and near-duplicates at the end.
+    assert np.mean(train[:50]) < np.mean(train[50:300])
+    sets = [images[number].set for number in train[:400]]
+    assert len(sets) == len({*sets})
