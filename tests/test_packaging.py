@@ -58,6 +58,18 @@ def build_wheel(folder: Path) -> None:
     assert (ROOT / "static" / "vendor" / ".stamp").is_file(), (
         "the scripts are not bundled: run ./digits-devserver once"
     )
+    copy = copy_checkout(folder)
+    # The build uses the setuptools of this environment, without network access.
+    options = ["--verbose", "--no-deps", "--no-build-isolation", "-w", str(folder)]
+    command = [sys.executable, "-m", "pip", "wheel", *options, "."]
+    built = subprocess.run(
+        command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout
+    (folder / "output").write_text(built.stdout)
+
+
+def copy_checkout(folder: Path) -> Path:
     copy = folder / "digits"
     unwanted = [".git", ".venv", "node_modules", "tests", "__pycache__", "*.egg-info", "build", ".*_cache"]
     anywhere = shutil.ignore_patterns(*unwanted)
@@ -69,14 +81,20 @@ def build_wheel(folder: Path) -> None:
             anywhere(folder, names) | {name for name in names if str(Path(folder, name)) in data}
         ),
     )
-    # The build uses the setuptools of this environment, without network access.
-    options = ["--verbose", "--no-deps", "--no-build-isolation", "-w", str(folder)]
-    command = [sys.executable, "-m", "pip", "wheel", *options, "."]
-    built = subprocess.run(
-        command, cwd=copy, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-    assert built.returncode == 0, built.stdout
-    (folder / "output").write_text(built.stdout)
+    return copy
+
+
+def test_a_checkout_is_installed_without_building_the_documentation(tmp_path):
+    copy = copy_checkout(tmp_path)
+    shutil.rmtree(copy / "static" / "docs", ignore_errors=True)
+    build = f"import setuptools.build_meta as backend; backend.build_editable({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", build], cwd=copy, stdout=subprocess.DEVNULL, check=True)
+    assert list(tmp_path.glob("*.whl")) and not (copy / "static" / "docs").exists()
+
+
+def test_the_scripts_are_bundled_without_installed_packages():
+    command = [sys.executable, "-I", "-S", ROOT / "tools" / "frontend.py"]
+    subprocess.run(command, env={}, check=True)
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ prepare_documentation() {
 }
 
 build_documentation() {
-    "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && : >"$VENV/.ready-docs"
+    nice "$PYTHON" -m sphinx --quiet --fresh-env --write-all "$ROOT/docs" "$ROOT/static/docs" && : >"$VENV/.ready-docs"
 }
 
 # Print a hash of everything that determines the installed packages, including the path: a venv cannot be moved.
@@ -52,7 +52,7 @@ ingredients_digest() {
     command -v sha256sum >/dev/null || sum="shasum -a 256"
     {
         printf '%s\n' "$ROOT" "$(has_nvidia_driver && echo gpu)"
-        cat "$ROOT"/{setup.py,pyproject.toml,package.json,package-lock.json,tools/prepare.sh} "$ROOT"/requirements/* \
+        cat "$ROOT"/{setup.py,pyproject.toml,package.json,package-lock.json,tools/frontend.py,tools/prepare.sh} "$ROOT"/requirements/* \
             "$ROOT"/static/src/*
     } | $sum
 }
@@ -112,11 +112,14 @@ install_packages() {
     has_node || locks+=(--requirement "$ROOT/requirements/node.txt")
     say "Installing packages; the output of uv and pip is in $INSTALL_LOG."
     : >"$INSTALL_LOG"
+    # While packages are downloaded: bundle the scripts of the pages, which is repeated below if it fails, and compile.
+    { "$PYTHON" "$ROOT/tools/frontend.py"; "$PYTHON" -m compileall -q "$ROOT/digits"; } >>"$INSTALL_LOG" 2>&1 &
     # Build nothing from source: build dependencies would be installed without hashes.
     local verified=(--require-hashes --only-binary :all:)
     # uv takes a sixth of pip's CPU time. pip remains for platforms without uv, and indexes that only pip can use.
     { pip "${verified[@]}" --requirement "$ROOT/requirements/uv.txt" && uv "${verified[@]}" "${locks[@]}"; } ||
         pip_or_fail "${verified[@]}" "${locks[@]}"
+    wait
     pip_or_fail --no-deps --no-build-isolation "${@:2}" "$ROOT"
 }
 
