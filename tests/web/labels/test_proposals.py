@@ -236,6 +236,7 @@ def test_a_model_that_lacks_images_leads_to_the_labels(
     job, model = labeled
     few = Verdict("fair", "Fair", "", "more_images", "Get more images")
     monkeypatch.setattr(model_result, "judge", lambda outcome: few)
+    wait_for_evaluation(site, model)
     page = site.get(f"/models/{model}").text
     button = r'<a class="button[^"]*" href="([^"]+)">(?:(?!</a>).)*Label more images</span></a>'
     assert re.findall(button, page, re.S) == [f"/labels/{job}"]
