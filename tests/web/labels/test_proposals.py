@@ -47,13 +47,17 @@ def propose(site: Site, job: str, model: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def labeled(site: Site) -> tuple[str, str]:
-    """Labels of which each third image is open, and a model that was trained on the others."""
+    """Labels of which each third image is open, and a model that was trained on the others and evaluated."""
     job = labels_of_bars(site)
     for row in rows_of(site, job):
         if row["n"] % 3:
             label = NAMES.index(row["path"].split("/")[0])
             assert save(site, job, row["n"], 0, f"first-{row['n']}", label=label).status_code == 200
-    return job, train(site, frozen(site, job, "first"), train_epochs=8, model_name="judged on first")
+    model = train(site, frozen(site, job, "first"), train_epochs=8, model_name="judged on first")
+    answer = site.post(f"/models/{model}/evaluation.json", split="val")
+    assert answer.status_code == 202, answer.get_json()
+    wait_for_evaluation(site, model)
+    return job, model
 
 
 @pytest.fixture(scope="module")
@@ -218,9 +222,6 @@ def test_training_again_takes_as_many_steps_on_more_images(epochs: float, share:
 
 def test_the_page_shows_what_labels_gained(site: Site, labeled: tuple[str, str]) -> None:
     job, model = labeled
-    answer = site.post(f"/models/{model}/evaluation.json", split="val")
-    assert answer.status_code == 202, answer.get_json()
-    wait_for_evaluation(site, model)
     for number, row in enumerate(rows_of(site, job, state="labeled")[:5]):
         taken = save(site, job, row["n"], row["rev"], f"again{number}", state="unlabeled")
         again = {"seconds": 2.0 + number, "proposed": True, "label": 1}
@@ -236,7 +237,6 @@ def test_a_model_that_lacks_images_leads_to_the_labels(
     job, model = labeled
     few = Verdict("fair", "Fair", "", "more_images", "Get more images")
     monkeypatch.setattr(model_result, "judge", lambda outcome: few)
-    wait_for_evaluation(site, model)
     page = site.get(f"/models/{model}").text
     button = r'<a class="button[^"]*" href="([^"]+)">(?:(?!</a>).)*Label more images</span></a>'
     assert re.findall(button, page, re.S) == [f"/labels/{job}"]
