@@ -256,7 +256,8 @@ class CheckLabels(Recipe, tag="check-labels"):
     """Find likely wrong labels in the dataset in the folder ``dataset``.
 
     The trained model in folder ``model``, with the id ``model_id`` and named ``model_name``, predicts the classes of
-    all records. ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``.
+    all records. ``snapshot`` is the prefix of one of its snapshots, such as ``snapshot_1.ckpt``. Those of the training
+    split are predicted from the features of a network with ``weights``, a file that may be missing.
     """
 
     dataset: str
@@ -264,6 +265,7 @@ class CheckLabels(Recipe, tag="check-labels"):
     snapshot: str
     model_id: str = ""
     model_name: str = ""
+    weights: str = ""
 
 
 class Train(Recipe, tag="train"):

@@ -37,15 +37,23 @@ class LabelCheck(Struct, frozen=True, kw_only=True):
     finding: Finding
 
 
-def describe(suspects: NDArray[Any], images: int, model_name: str) -> Finding:
-    """Return the finding of the records ``suspects``, an array of `LABEL_ERROR_DTYPE`, among all ``images``."""
+def describe(suspects: NDArray[Any], images: int, model_name: str, is_unseen: bool = False) -> Finding:
+    """Return the finding of the records ``suspects``, an array of `LABEL_ERROR_DTYPE`, among all ``images``.
+
+    If ``is_unseen``, training records were predicted from the others.
+    """
+    learned = (
+        "Training images were compared with the other ones instead, because it has learned their labels."
+        if is_unseen
+        else "It was trained on the labels of the training split and finds few errors there; it has not seen the other "
+        "splits."
+    )
     listed = [(SPLITS[row["split"]], int(row["number"])) for row in suspects[:MAX_LISTED]]
     counts = np.bincount(suspects["split"], minlength=len(SPLITS)).tolist()
     return Finding(
         id=FINDING,
         title="Likely wrong labels",
-        explanation=f"The model “{model_name[:200]}” confidently predicts a different class. It was trained on the "
-        "labels of the training split and finds few errors there; it has not seen the other splits. "
+        explanation=f"The model “{model_name[:200]}” confidently predicts a different class. {learned} "
         "Review each image: the model may be wrong.",
         severity="warning",
         count=len(suspects),

@@ -19,6 +19,7 @@ from digits.data.health import health as checks
 from digits.data.health import label_check
 from digits.data.health.label_check import LabelCheck
 from digits.data.manifest import HEALTH_FILE, Manifest
+from digits.data.models.pretrained_catalog import FEATURES
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
@@ -62,7 +63,8 @@ def _recipe(job: DatasetJob) -> CheckDataset:
 def _check_labels(job: DatasetJob) -> Recipe:
     """Find wrong labels with the trained model ``model`` and, if given, its snapshot of ``epoch``."""
     require_tensorflow()
-    if job.status is not Status.DONE or not views_of(job.data_kind).checks_labels:
+    views = views_of(job.data_kind)
+    if job.status is not Status.DONE or not views.checks_labels:
         raise BadRequest(
             f"The labels of “{job.name}” cannot be checked.",
             "Label checks require a completed dataset with classes.",
@@ -77,6 +79,7 @@ def _check_labels(job: DatasetJob) -> Recipe:
         snapshot=snapshot.name,
         model_id=model.id,
         model_name=model.name,
+        weights=str(services().weights_places.find(FEATURES) or "") if views.checks_appearance else "",
     )
 
 

@@ -44,3 +44,20 @@ def test_flipped_labels_are_found_far_above_chance() -> None:
     assert right.sum() > 0.6 * flipped.sum()
     assert right.mean() > 0.8
     assert np.mean(found["suggested"][right] == true[found["number"][right]]) > 0.9
+
+
+def test_unseen_probabilities_do_not_depend_on_the_label_of_their_record() -> None:
+    random = np.random.default_rng(0)
+    given = np.arange(60) % 3
+    features = np.eye(8)[given] + random.normal(0, 0.3, (60, 8))
+    wrong = given.copy()
+    wrong[7] = (given[7] + 1) % 3
+    with_right, with_wrong = (label_errors.unseen_probabilities(features, each, 3) for each in (given, wrong))
+    assert np.allclose(with_right[7], with_wrong[7])
+    assert not np.allclose(with_right, with_wrong)
+    assert np.allclose(with_right.sum(axis=1), 1) and (with_right.argmax(axis=1) == given).mean() > 0.9
+    assert label_errors.find(with_wrong, wrong)[0]["number"] == 7
+
+
+def test_unseen_probabilities_of_equal_features_are_finite() -> None:
+    assert np.isfinite(label_errors.unseen_probabilities(np.ones((5, 4)), np.array([0, 1, 1, 0, 1]), 2)).all()

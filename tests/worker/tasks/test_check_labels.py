@@ -11,9 +11,11 @@ from digits.core import recipe
 from digits.core.events import Finished, Progressed
 from digits.data import manifest
 from digits.data.health import label_check
+from digits.data.models.pretrained_catalog import FEATURES
 from digits.data.records.records import SplitReader
 from tests.worker import networks
 from tests.worker.conftest import write_dataset
+from tests.worker.lazily import applications, tf
 
 TRAIN, VAL = 100, 60
 
@@ -48,6 +50,37 @@ def test_wrong_labels_are_found_with_the_right_ones(tmp_path: Path, trained: Any
         record = reader.read(int(first["number"]))
     assert record.features["image/class/label"] == [first["given"]]
     assert np.all(found["suggested"] != found["given"])
+
+
+def _write_weights(path: Path) -> None:
+    tf.keras.utils.set_random_seed(1)
+    applications.build(FEATURES, (64, 64, 3), include_top=False).save_weights(path)
+
+
+def test_wrong_training_labels_are_found_that_the_model_has_learned(
+    tmp_path: Path, trained: Any, perform: Any, in_child: Any
+) -> None:
+    dataset = write_dataset(tmp_path / "flawed", {"train": TRAIN}, size=12, channels=1, wrong_every=10)
+    solver = {"type": "ADAM", "learning_rate": 0.02}
+    model = trained(networks.LINEAR, dataset=str(dataset), epochs=100, snapshot_interval=100, solver=solver)
+    weights = tmp_path / "efficientnetlite.weights.h5"
+    in_child(_write_weights, weights)
+    found = {}
+    for name in ("", str(weights)):
+        task = dataset / f"check{len(found)}"
+        task.mkdir()
+        recipe.CheckLabels(
+            dataset=str(dataset), model=str(model.job_folder), snapshot="snapshot_100.ckpt", weights=name
+        ).save(task)
+        outcome = perform(task)
+        assert outcome.code == 0, outcome.output
+        made = manifest.load(dataset)
+        found[name] = label_check.load_errors(dataset, made)
+        explanation = label_check.load(dataset, made).finding.explanation
+        assert ("compared with the other ones" in explanation) == bool(name)
+    alone, compared = found.values()
+    assert len(alone) == 0 and len(compared) >= 4
+    assert all(number % 10 == 0 for number in compared["number"])
 
 
 def test_a_model_without_probabilities_is_refused(tmp_path: Path, trained: Any, perform: Any) -> None:

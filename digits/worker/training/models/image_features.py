@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -62,13 +63,16 @@ class ImageFeatures:
         source = restore.open_application(weights, FEATURES, net)
         if restore.assign(source, {item.path: item.value for item in net.variables}).missing:
             raise UserFault(f"{weights} does not contain the weights of {FEATURES.title}.")
-        self._function = tf.function(
-            lambda x: tf.math.l2_normalize(net(tf.cast(x, tf.float32), training=False), axis=1),
-            autograph=False,
-            input_signature=[tf.TensorSpec((None, *shape), tf.uint8)],
-        )
 
-    def __call__(self, pictures: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """Return vectors of length 1, float32 [N, values], for images of RGB pixels, uint8 [N, `SIDE`, `SIDE`, 3]."""
-        parts = [pictures[start : start + BATCH] for start in range(0, len(pictures), BATCH)]
+        def compute(pixels: tf.Tensor) -> tf.Tensor:
+            color = tf.tile(pixels, [1, 1, 1, 3 // tf.shape(pixels)[3]])
+            x = tf.ensure_shape(tf.image.resize(color, [SIDE, SIDE]), (None, *shape))
+            return tf.math.l2_normalize(net(x, training=False), axis=1)
+
+        signature = [tf.TensorSpec((None, None, None, None), tf.uint8)]
+        self._function = tf.function(compute, autograph=False, input_signature=signature)
+
+    def __call__(self, pixels: Any) -> NDArray[np.float32]:
+        """Return vectors of length 1, float32 [N, values], for images of 1 or 3 channels, uint8 [N, H, W, C]."""
+        parts = [pixels[start : start + BATCH] for start in range(0, len(pixels), BATCH)]
         return np.concatenate([self._function(tf.constant(part)).numpy() for part in parts])
