@@ -21,7 +21,7 @@ from digits.kinds.jobs import DatasetJob
 from digits.kinds.standard_networks import every_network
 from digits.web.jobs.serializers import row
 from digits.web.models.network_settings import recommendation_of
-from tests.site import Site, open_site, site_settings
+from tests.site import Site, bars, open_site, site_settings
 from tests.worker.networks import LINEAR
 
 CREATE = "/models/images/classification.json"
@@ -38,7 +38,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def dataset(site: Site) -> str:
-    return site.wait_until_done(site.dataset(resize_width=64, resize_height=64))
+    images = str(bars(site.data / "images", each=32))
+    return site.wait_until_done(site.dataset(folder_train=images, resize_width=64, resize_height=64))
 
 
 def create(site: Site, dataset: str, **fields: Any) -> Any:
@@ -64,7 +65,7 @@ def test_fine_tune_applies_sound_defaults_and_keeps_what_was_sent(site: Site, da
     fields = {"standard_networks": "resnet50", "initial_weights": "imagenet", "fine_tune": "true"}
     recipe = created(site, create(site, dataset, train_epochs=3, **fields)).recipe
     assert recipe.weights == "imagenet:resnet50"
-    assert recipe.fine_tune == FineTune(head_epochs=50, head_rate=0.003, trunk_factor=0.5)
+    assert recipe.fine_tune == FineTune(head_epochs=20, head_rate=0.003, trunk_factor=0.5)
     assert (recipe.epochs, recipe.batch_size, recipe.mean) == (3, 16, "none")
     assert recipe.augment.flip == "none"  # the classes are left, middle and right
     assert recipe.early_stopping is not None and recipe.lr_policy.warmup > 0
