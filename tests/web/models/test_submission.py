@@ -24,7 +24,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 @pytest.fixture(scope="module")
 def photos(site: Site) -> str:
-    return site.dataset(resize_width=64, resize_height=64)
+    return site.wait_until_done(site.dataset(resize_width=64, resize_height=64))
+
+
+def settings(name: str) -> dict[str, str]:
+    """Return the settings of a standard network for as few images."""
+    return network(name).values | network(name).few_images
 
 
 def followed(dataset: str, own: str = "", **fields: str) -> Submission:
@@ -49,9 +54,9 @@ def test_what_was_entered_stays_and_is_marked(photos: str) -> None:
     submission = followed(photos, "batch_size,standard_networks", batch_size="6")
     form = submission.form
     assert (form.standard_networks.data, form.batch_size.data) == ("lenet", [6])
-    assert form.learning_rate.data == [float(network("lenet").values["learning_rate"])]
+    assert form.learning_rate.data == [float(settings("lenet")["learning_rate"])]
     FormPage(submission).mark_edits()
-    assert form.batch_size.recommended == network("lenet").values["batch_size"]
+    assert form.batch_size.recommended == settings("lenet")["batch_size"]
     assert [field.name for field in form if hasattr(field, "recommended")] == ["batch_size"]
     assert submission.own == ["batch_size", "standard_networks"]
 
@@ -101,7 +106,7 @@ def test_a_custom_network_has_the_defaults_or_the_settings_of_the_one_that_it_wa
 ) -> None:
     assert followed(photos, "method", method="custom").form.solver_type.data == "SGD"
     form = followed(photos, "method", method="custom", customized="resnet32").form
-    assert form.solver_type.data == network("resnet32").values["solver_type"] != "SGD"
+    assert form.solver_type.data == settings("resnet32")["solver_type"] != "SGD"
     assert not form.fine_tune.data
 
 
