@@ -27,6 +27,8 @@ _STILL_IMPROVING = 0.05
 _MIN_SUSPECTS, _SUSPECT_SHARE = 3, 0.01
 # A class is the problem if its score is this much lower than the mean.
 _WEAK_CLASS = 0.15
+# The probability of such a score by chance.
+_MOST_CHANCE = 0.05
 # With more images in all, another network or other settings help more than some further images.
 _FEW_IMAGES = 1000
 _WIDE_INTERVAL = 0.2
@@ -48,8 +50,14 @@ class ClassScore:
     @property
     def is_far_below(self) -> bool:
         """Whether it is much lower than the others, and not by chance among few records."""
-        error = math.sqrt(self.mean * (1 - self.mean) / self.support) if self.support else 0.0
-        return self.score < self.mean - max(_WEAK_CLASS, 2 * error)
+        return self.score < self.mean - _WEAK_CLASS and self._chance < _MOST_CHANCE
+
+    @property
+    def _chance(self) -> float:
+        """An upper bound of the probability of a score as low or lower if the true one is the mean (Chernoff, 1952)."""
+        pairs = ((self.score, self.mean), (1 - self.score, 1 - self.mean))
+        divergence = sum(share * math.log(share / true) for share, true in pairs if share > 0 < true)
+        return math.exp(-divergence * self.support) if self.support else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
