@@ -228,7 +228,7 @@ def picture_of_mask(page: Page, rev: int) -> NDArray[np.uint8]:
 
 
 def test_what_changes_nothing_is_not_undone(page: Page, page_faults: PageFaults, photos: Path) -> None:
-    url = open_first(page, photos, "Object detection", "bar\nspot")
+    open_first(page, photos, "Object detection", "bar\nspot")
     draw(page, 0.25, 0.25, 1, 0.5)
     (box,) = saved(page)["objects"]
     page.keyboard.press("Shift+ArrowRight")
@@ -240,8 +240,7 @@ def test_what_changes_nothing_is_not_undone(page: Page, page_faults: PageFaults,
     page.keyboard.press("Control+y")
     assert saved(page)["objects"] == [box]
 
-    url = start(page, photos, "Image regression", "width\nheight")
-    page.goto(f"{url}/images/0")
+    open_first(page, photos, "Image regression", "width\nheight")
     width = page.get_by_label("width")
     width.fill("1.5")
     width.press("Tab")
