@@ -19,7 +19,6 @@ from digits.data.health import health as checks
 from digits.data.health import label_check
 from digits.data.health.label_check import LabelCheck
 from digits.data.manifest import HEALTH_FILE, Manifest
-from digits.data.models.pretrained_catalog import FEATURES
 from digits.kinds.jobs import DatasetJob, metric_rank
 from digits.kinds.views import views_of
 from digits.runtime.offload import in_thread
@@ -79,7 +78,7 @@ def _check_labels(job: DatasetJob) -> Recipe:
         snapshot=snapshot.name,
         model_id=model.id,
         model_name=model.name,
-        weights=str(services().weights_places.find(FEATURES) or "") if views.checks_appearance else "",
+        weights=services().feature_weights if views.checks_appearance else "",
     )
 
 

@@ -14,7 +14,6 @@ from digits.core.model_job import ModelJob
 from digits.core.recipe import ProposeLabels
 from digits.data.models import evaluation as evaluations
 from digits.data.models.predictions import new_id
-from digits.data.models.pretrained_catalog import FEATURES
 from digits.kinds.forms.request_fields import flag, positive
 from digits.kinds.labeling.job import LabelsJob
 from digits.kinds.labeling.proposals import FOLDER, RUNS, Run
@@ -71,7 +70,7 @@ def _recipe(job: LabelsJob) -> ProposeLabels:
         classes={item.name: item.id for item in job.shown_classes},
         source=f"{model.id}/{run.id}",
         min_score=in_thread(_min_score, model),
-        weights=str(services().weights_places.find(FEATURES) or ""),
+        weights=services().feature_weights,
     )
 
 

@@ -20,7 +20,6 @@ from digits.data.archives.writing import stream
 from digits.data.images import images
 from digits.data.images.endings import browser_type
 from digits.data.images.images import UnusableImage
-from digits.data.models.pretrained_catalog import FEATURES
 from digits.kinds import Kind, all_kinds
 from digits.kinds.decoding import DrawnMask, ResizedImage, Thumbnail
 from digits.kinds.forms.fields import NAME_LENGTH
@@ -105,7 +104,7 @@ def create() -> Response:
             root=root,
             classes=with_new([], form, form.first_classes(classes)),
             source=source,
-            weights=str(services().weights_places.find(FEATURES) or ""),
+            weights=services().feature_weights,
         )
         services().scheduler.submit(job)
     return jsonify(serializers.brief(job))

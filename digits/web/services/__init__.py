@@ -21,6 +21,7 @@ from digits.core.settings import Settings
 from digits.core.snapshot_list import SnapshotList
 from digits.core.status import Status
 from digits.data.models.pretrained import WeightsPlaces
+from digits.data.models.pretrained_catalog import FEATURES
 from digits.data.models.production import ProductionModels
 from digits.data.records.index import IndexCache
 from digits.data.records.search import RecordSearch
@@ -121,6 +122,11 @@ class Services:
     def weights_places(self) -> WeightsPlaces:
         """Where ImageNet weights are."""
         return WeightsPlaces(self.settings.weights_dir, self.settings.weights_sources)
+
+    @property
+    def feature_weights(self) -> str:
+        """The path of the weights of the network that compares images; empty without such a file."""
+        return str(self.weights_places.find(FEATURES) or "")
 
     def start(self) -> None:
         """Load the jobs, follow those that are running, and warm up."""

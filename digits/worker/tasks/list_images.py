@@ -91,7 +91,7 @@ def _list(recipe: ListImages, events: EventLog) -> dict[str, Any]:
         for start in range(0, len(described), lines):
             append_log.append(folder / IMAGES_FILE, described[start : start + lines])
         every = [*known, *described]
-        features = partial(_features, Path(recipe.weights), root, every, events)
+        features = partial(features_of, Path(recipe.weights), root, every, events)
         seed = zlib.crc32(folder.name.encode())
         write_order(folder, diverse_order(every, appearance["shape"], seed, features))
     return {"images": len(known) + len(described), "new": len(described), "unusable": len(unusable)}
@@ -156,7 +156,7 @@ def _describe_image(root: Path, name: str, looks: Any) -> ListedImage:
     return image
 
 
-def _features(
+def features_of(
     weights: Path, root: Path, listed: list[ListedImage], events: EventLog, numbers: NDArray[np.int64]
 ) -> NDArray[np.float32] | None:
     """Return what a network with ``weights`` sees in the images with these ``numbers``; None without such a file."""

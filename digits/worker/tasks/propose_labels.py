@@ -32,9 +32,9 @@ from digits.kinds.labeling.proposals import ROWS_FILE
 from digits.kinds.network.targets import select_output
 from digits.worker.failure import UserFault
 from digits.worker.tasks import background
-from digits.worker.tasks.list_images import APPEARANCE, APPEARANCE_FILE
+from digits.worker.tasks.list_images import APPEARANCE, APPEARANCE_FILE, features_of
 from digits.worker.tasks.predict import TOP, Predictor, read_ahead
-from digits.worker.training.models import image_features, trained
+from digits.worker.training.models import trained
 
 _UNCERTAINTY = "uncertainty"
 
@@ -66,24 +66,10 @@ def run(recipe: recipes.ProposeLabels, task_folder: Path, events: EventLog) -> d
             file.flush()
             progress.advance(len(chunk))
         seed = zlib.crc32(target.name.encode())
-        features = partial(_features, recipe, [image.path for image in images], events)
+        features = partial(features_of, Path(recipe.weights), Path(recipe.root), images, events)
         shapes = looks["shape"][: len(images)]
         write_order(target, uncertain_order(images, shapes, uncertainty, seed, features))
     return {"images": len(listed)}
-
-
-def _features(
-    recipe: recipes.ProposeLabels, paths: list[str], events: EventLog, numbers: NDArray[np.int64]
-) -> NDArray[np.float32] | None:
-    """Return what the network with the recipe's weights sees in the images with these ``numbers``, of all ``paths``.
-
-    Return None without such a file.
-    """
-    weights = Path(recipe.weights)
-    if not weights.is_file():
-        return None
-    background.begin(events, "Comparing images")
-    return image_features.of_files(weights, [Path(recipe.root) / paths[number] for number in numbers])
 
 
 class _Proposer(Predictor):
