@@ -23,7 +23,7 @@ from digits.core.model_job import NETWORK_SECONDS
 from digits.core.task import EXIT_FAILED
 from digits.worker.failure import NETWORK_FILE, UserFault, describe
 
-# Between two looks at what the threads of this process are doing.
+# The interval at which the stacks of the threads are examined.
 LOOK_SECONDS = 1.0
 
 _is_excused = False
@@ -123,12 +123,12 @@ def _end(events: EventLog, call: _Call, stack: list[FrameType]) -> None:
     minutes = f"{NETWORK_SECONDS / 60:.0f} minutes"
     if call.waited > call.seconds / 2:
         fault = UserFault(
-            f"The network has waited for {minutes}.",
+            f"One call of the network has been waiting for {minutes}.",
             "Remove what waits in this line: pauses, input, locks, and what other programs or computers send.",
         )
     else:
         fault = UserFault(
-            f"The network has computed for {minutes} in one call, and goes on.",
+            f"One call of the network has been computing for {minutes} without returning.",
             "Look for an endless loop around this line. A network only describes its layers, in seconds: compute "
             "anything that takes longer beforehand, and read it from a file.",
         )

@@ -154,7 +154,7 @@ async function listEntries(before = '') {
     restore.setAttribute('aria-label', `Restore: ${words[0]} ${change}`);
     return element('li', 'row row-apart row-nowrap', element('div', '', element('b', '', words[0]), words[1], element('p', 'small muted', timeOf(entry.at), entry.by && ` · ${entry.by}`, model ? ` · Proposed by: ${model}` : '')), entry.rev < current.rev && ['labeled', 'reviewed'].includes(entry.state) ? restore : '');
   };
-  // The last one is listed with the next ones, because what it changed is in the one before.
+  // The change of an entry needs the one before it, so the last of a page is shown with the next page.
   const rows = entries.map(row).slice(0, more ? -1 : undefined);
   find('label-history').querySelector('ul').append(...(entries.length ? rows : [element('li', 'small', 'None.')]));
   older = more && entries.at(-1).rev + 1;

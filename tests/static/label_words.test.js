@@ -23,7 +23,7 @@ const CHANGES = [
   [{ mask: '0-1.png', labels: [0] }, { mask: '0-1.png', labels: [0] }, ''],
 ];
 
-test('an entry is told from the one before by what it changed', () => {
+test('an entry is described by what it changed', () => {
   for (const [entry, before, words] of CHANGES) assert.equal(changeOf(entry, before, CLASSES), words);
 });
 

@@ -87,7 +87,7 @@ def check_division(size: int, workers: int) -> None:
 
 
 def limit_threads(threads: int) -> None:
-    """Divide each operation among so many threads, unless the environment sets their number.
+    """Compute each operation with this many threads, unless the environment sets their number.
 
     Must be called before TensorFlow runs any operation.
     """
