@@ -6,7 +6,7 @@ gradients of the means in the backward pass.
 
 Keras 3 composes batch normalization from a dozen operations, each of which passes over the whole batch. TensorFlow's
 fused operation computes the same several times as fast, on CPUs and GPUs. In fine-tuning, where moving averages
-normalize, the layer becomes a part of the convolution before it, which takes a fifth less time of a step.
+normalize, the layer becomes a part of the convolution before it; see `_fold`.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def test_augmentations_are_reproducible_and_do_not_depend_on_the_batches_of_a_st
 )
 def test_all_augmentations_work_with_other_device_settings(train: Any, settings: dict[str, Any]) -> None:
     augment = {**EVERYTHING, "whitening": True}
-    network = networks.KERAS_LINEAR.replace("0.0, 0.0, 0.01", "0.0, 0.0, 1.0")  # whitened images are not scaled
+    # Whitened images are not scaled again.
+    network = networks.KERAS_LINEAR.replace("0.0, 0.0, 0.01", "0.0, 0.0, 1.0")
     outcome = train(network, augment=augment, balance="class_weights", crop_size=10, **settings)
     assert not outcome.of(events.Warned)
     assert outcome.values("val", "loss")[-1] < outcome.values("val", "loss")[0]

@@ -60,6 +60,8 @@ def test_a_head_phase_of_all_epochs_leaves_no_step_for_other_layers(train: Any, 
     before, after = snapshot(old.parent, old.name), snapshot(outcome.job_folder, "snapshot_3.ckpt")
     assert _changed(before, after) == set() and not outcome.of(PhaseChanged)
     assert len(outcome.values("train", "loss")) == 7
+    (remark,) = outcome.of(Warned)
+    assert remark.is_remark and remark.message.startswith("Only the head is trained")
 
 
 def test_a_resumed_fine_tuning_ends_with_the_same_weights(
