@@ -182,10 +182,8 @@ def _head_steps(resources: Resources) -> int:
     total = resources.timeline.total_steps
     if in_trunk:
         if fine_tune.head_epochs >= resources.recipe.epochs:
-            message = (
-                f"Only the head is trained, because its phase of {fine_tune.head_epochs:g} epochs takes all. "
-            )
-            message += "More epochs train the other layers."
+            reason = f"its phase of {fine_tune.head_epochs:g} epochs takes all"
+            message = f"Only the head is trained, because {reason}. More epochs train the other layers."
             resources.events.append(Warned(message, is_remark=True))
             return total  # not a step less by rounding, which would change all layers at the full rate
         return min(round(fine_tune.head_epochs * resources.data.steps_per_epoch), total)
