@@ -182,8 +182,7 @@ def _head_steps(resources: Resources) -> int:
     total = resources.timeline.total_steps
     if in_trunk:
         if fine_tune.head_epochs >= resources.recipe.epochs:
-            reason = f"its phase of {fine_tune.head_epochs:g} epochs takes all"
-            message = f"Only the head is trained, because {reason}. More epochs train the other layers."
+            message = "Only the head is trained: its phase takes all epochs. More epochs train all layers."
             resources.events.append(Warned(message, is_remark=True))
             return total  # not a step less by rounding, which would change all layers at the full rate
         return min(round(fine_tune.head_epochs * resources.data.steps_per_epoch), total)

@@ -110,7 +110,7 @@ def test_weights_are_downloaded_before_the_training(
     train: Any, colors: Path, published: str, tmp_path: Path
 ) -> None:
     places = {"weights_folder": str(tmp_path / "weights"), "weights_sources": [published]}
-    settings = {"dataset": str(colors), "epochs": 1, "fine_tune": FINE_TUNE, **places}
+    settings = {"dataset": str(colors), "epochs": 2, "fine_tune": FINE_TUNE, **places}
     outcome = train(NETWORK, weights="imagenet:tiny", **settings)
     assert any("Downloading the weights of TinyNet" in event.doing for event in outcome.of(Progressed))
     (loaded,) = outcome.of(WeightsLoaded)
