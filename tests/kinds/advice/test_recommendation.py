@@ -130,7 +130,7 @@ def test_the_reason_says_that_only_other_weights_are_at_hand() -> None:
     why = "Its weights are on this server; those of EfficientNet-Lite0, the first choice, are not."
     assert _recommend(photos, resources).reason.endswith(why)
     counted = Facts(CLASSES, 256, 256, 3, images={"train": 500, "val": 100})
-    assert _recommend(counted, resources).reason.endswith("about 4 times as long as with these.")
+    assert _recommend(counted, resources).reason.endswith("about 5 times as long as with these.")
     for others in (ALL, GPU, NOTHING):
         assert "first choice" not in _recommend(photos, others).reason
 
